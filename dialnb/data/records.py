@@ -1,0 +1,126 @@
+"""Typed records: what every reader yields and every example builder consumes.
+
+A record is one raw item of a dataset as published, before any method-specific processing. All records are
+immutable, hold plain Python values and carry the ``split`` they were published in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A named value; ``start`` and ``end`` are character offsets in the text it occurs in (-1: not aligned)."""
+
+    name: str
+    value: str
+    start: int = -1
+    end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Everything one speaker says in one turn. ``speaker`` is "user" or "system", or a nickname in chat logs."""
+
+    speaker: str
+    text: str
+    acts: tuple[str, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    intent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """An ordered conversation; ``domains`` are the corpus' own names (services, tasks, topics)."""
+
+    id: str
+    utterances: tuple[Utterance, ...]
+    domains: tuple[str, ...] = ()
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class IntentUtterance:
+    """One labelled utterance with its slot spans (empty where the dataset has none)."""
+
+    text: str
+    intent: str
+    slots: tuple[Slot, ...] = ()
+    domain: str = ""
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionGroup:
+    """Response selection: one context, its candidate responses and a 0/1 label for each."""
+
+    id: str
+    context: tuple[str, ...]
+    candidates: tuple[str, ...]
+    labels: tuple[int, ...]
+    split: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalQuery:
+    """Semantic retrieval: a sentence and the ids (rows of the same split) of relevant and irrelevant candidates."""
+
+    id: int
+    text: str
+    positives: tuple[int, ...]
+    negatives: tuple[int, ...]
+    intent: str = ""
+    split: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPair:
+    """Two sentences and a human similarity score on the dataset's own scale."""
+
+    first: str
+    second: str
+    score: float
+    split: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceItem:
+    """Inference over a sequence of utterances: a judged dialogue (last utterance judged) or (premise, hypothesis)."""
+
+    id: str
+    utterances: tuple[str, ...]
+    label: str
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswer:
+    """A question and the answer given to it."""
+
+    question: str
+    answer: str
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingGroup:
+    """A DialogueCSE training row: utterances before and after the response, and candidates (the true one first)."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    candidates: tuple[str, ...]
+    labels: tuple[int, ...]
+    split: str = "train"
+
+
+Record = (
+    Dialogue
+    | IntentUtterance
+    | SelectionGroup
+    | RetrievalQuery
+    | ScoredPair
+    | InferenceItem
+    | QuestionAnswer
+    | MatchingGroup
+)

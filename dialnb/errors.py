@@ -1,0 +1,38 @@
+"""One family of errors, each a sentence for the person at the keyboard: what was expected, what was found, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DialnbError(Exception):
+    """Base of every error that dialnb raises on purpose; the command line prints it without a traceback."""
+
+
+class UnknownName(DialnbError):
+    """A name (dataset, parameter, recipe ...) that is not among the known ones.
+
+    >>> print(UnknownName("dataset", "CLINK150", ["CLINC150", "ATIS"]))
+    unknown dataset 'CLINK150'; did you mean 'CLINC150'? Known: ATIS, CLINC150
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        folded = {k.casefold(): k for k in known}
+        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
+        hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
+        super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
+        self.kind, self.name, self.known = kind, name, known
+
+
+class DataError(DialnbError):
+    """Bytes or rows that are not what they should be: wrong hash, malformed row, missing file, empty dataset."""
+
+
+class Offline(DataError):
+    """A file is needed, is neither cached nor mirrored, and the network may not or cannot be used."""
+
+
+class TrainingError(DialnbError):
+    """Training cannot go on: a NaN loss, a batch of one, a checkpoint that does not fit."""

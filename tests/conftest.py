@@ -1,0 +1,37 @@
+"""Shared fixtures. The dataset mirror is found through DIALNB_MIRROR, or in ../shared/mirror beside the checkout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """Folder with the dataset mirror, or a skip that says how to provide one."""
+    setting = os.environ.get("DIALNB_MIRROR") or str(ROOT.parent / "shared" / "mirror")
+    folder = Path(setting)
+    if not (folder / "raw.githubusercontent.com").is_dir():
+        pytest.skip(f"no dataset mirror at {folder}: set DIALNB_MIRROR to a folder laid out as HOST/PATH")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mirror_store(mirror, tmp_path_factory):
+    """A store that reads the mirror only (never the network), with a cache of its own for this test session."""
+    from dialnb.data.store import Store
+
+    return Store(cache=tmp_path_factory.mktemp("cache"), mirror=str(mirror), offline=True)
+
+
+@pytest.fixture(autouse=True)
+def _private_home(tmp_path_factory, monkeypatch):
+    """Tests never read or write the user's own cache, mirror setting or hub folder."""
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path_factory.getbasetemp() / "dialnb-cache"))
+    monkeypatch.delenv("DIALNB_MIRROR", raising=False)
+    monkeypatch.delenv("DIALNB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
