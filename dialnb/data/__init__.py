@@ -1,1 +1,7 @@
-"""Bytes become records: sources (where bytes come from), store (how they get here, verified), readers (what they say)."""
+"""Bytes become records: sources, the store that verifies them, one reader per family of formats, cached datasets."""
+
+from __future__ import annotations
+
+from dialnb.data.datasets import Dataset, load
+
+__all__ = ["Dataset", "load"]

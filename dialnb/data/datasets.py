@@ -1,0 +1,148 @@
+"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a columnar file, and serves them lazily."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from dialnb.data.columns import FORMAT, Table, build_table, open_table
+from dialnb.data.readers import Reader, Skipped, get_reader
+from dialnb.data.records import Record
+from dialnb.errors import DataError
+
+if TYPE_CHECKING:
+    from dialnb.data.store import Store
+
+CHUNK = 512
+TEXTS = {
+    "Dialogue": ("utterances.text",),
+    "IntentUtterance": ("text",),
+    "SelectionGroup": ("context", "candidates"),
+    "RetrievalQuery": ("text",),
+    "ScoredPair": ("first", "second"),
+    "InferenceItem": ("utterances",),
+    "QuestionAnswer": ("question", "answer"),
+    "MatchingGroup": ("before", "after", "candidates"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset(Sequence):
+    """Records of one dataset in published order, made from columns only when they are asked for.
+
+    ``skipped`` counts what the reader left out, by reason; ``fingerprint`` is the sha256 of everything the records
+    depend on: the hashes of the source files, the reader and its version. Slices and filters share the columns.
+
+    >>> sgd = load("SGD")                                     # doctest: +SKIP
+    >>> sgd.filter(split="test")[0].utterances[0].text        # doctest: +SKIP
+    'Hi, could you get me a restaurant booking on the 8th please?'
+    """
+
+    name: str
+    variant: str
+    licence: str
+    fingerprint: str
+    skipped: dict[str, int]
+    table: Table
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Dataset: ...
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return replace(self, rows=self.rows[index])
+        place = int(self.rows[index])
+        return self.table.records(place, place + 1)[0]
+
+    def __iter__(self) -> Iterator[Record]:
+        for start, stop in self._runs():
+            for low in range(start, stop, CHUNK):
+                yield from self.table.records(low, min(low + CHUNK, stop))
+
+    def __repr__(self) -> str:
+        variant = f" ({self.variant})" if self.variant else ""
+        left_out = f", {sum(self.skipped.values()):,} rows left out" if self.skipped else ""
+        return f"<{self.name}{variant}: {len(self):,} {self.table.kind} records{left_out}>"
+
+    def filter(self, **wanted: str | int | float | Sequence) -> Dataset:
+        """The records whose fields equal the wanted value, or one of several: ``filter(split=("train", "dev"))``."""
+        keep = np.ones(len(self), dtype=bool)
+        for name, value in wanted.items():
+            keep &= self.table.equals(name, (value,) if isinstance(value, str | int | float) else tuple(value))[
+                self.rows
+            ]
+        return replace(self, rows=self.rows[keep])
+
+    def column(self, path: str) -> list:
+        """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
+        return [value for start, stop in self._runs() for value in self.table.column(path, start, stop)]
+
+    def texts(self) -> list[str]:
+        """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
+        return [text for path in TEXTS[self.table.kind] for text in self.column(path)]
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """The rows as maximal runs [start, stop) of neighbours."""
+        if len(self.rows):
+            breaks = np.flatnonzero(np.diff(self.rows) != 1) + 1
+            for run in np.split(self.rows, breaks):
+                yield int(run[0]), int(run[-1]) + 1
+
+
+def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
+    """The records of a dataset, from the columnar cache or freshly read from its (verified) source files.
+
+    ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split.
+    """
+    from dialnb.data.sources import get_source
+    from dialnb.data.store import default_store
+
+    store = store or default_store()
+    made = get_reader(name)
+    variant = made.variant(variant)
+    fingerprint = _fingerprint(made, variant, store)
+    path = Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+    table = open_table(path, fingerprint) or _read(made, variant, store, path, fingerprint)
+    licence = get_source(made.sources[0]).licence
+    skipped = json.loads(table.metadata["skipped"])
+    dataset = Dataset(made.dataset, variant, licence, fingerprint, skipped, table, np.arange(len(table)))
+    if split is None:
+        return dataset
+    chosen = dataset.filter(split=split)
+    if not len(chosen):
+        splits = ", ".join(sorted(set(dataset.column("split"))))
+        raise DataError(f"{made.dataset} has no records in split {split!r}; it has: {splits}")
+    return chosen
+
+
+def _read(made: Reader, variant: str, store: Store, path: Path, fingerprint: str) -> Table:
+    """Run the reader and keep its records at ``path``."""
+    skipped = Skipped()
+
+    def metadata() -> dict[str, str]:
+        return {"skipped": json.dumps(dict(skipped.counts))}
+
+    table = build_table(made(store, skipped, variant or None), path, fingerprint, metadata)
+    if not len(table):
+        raise DataError(f"{made.dataset} {variant} gave no records; reasons: {dict(skipped.counts)}")
+    return table
+
+
+def _fingerprint(made: Reader, variant: str, store: Store) -> str:
+    """sha256 of the input hashes, the reader, its version and the format of the columns."""
+    from dialnb.data.sources import get_source
+
+    inputs = [[source, file.key, file.sha256] for source in made.sources for file in get_source(source).files]
+    parts = [made.dataset, variant, made.version, FORMAT, inputs]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
