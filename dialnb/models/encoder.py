@@ -1,0 +1,222 @@
+"""The encoder: a transformer plus pooling. Texts in, vectors out.
+
+>>> encoder = load_encoder("mini")                                  # doctest: +SKIP
+>>> encoder.encode(["book a table", "reserve a seat"]).shape        # doctest: +SKIP
+(2, 256)
+
+Any Hugging Face encoder works: the BERT family runs on packed tokens (no padding at all), others on length-sorted
+padded chunks. Saved folders hold safetensors, tokenizer, a model card and the sentence-transformers layout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from dialnb.errors import DataError, UnknownName
+from dialnb.models import packed as packed_path
+from dialnb.models.tokens import Packed, Tokens, pack
+from dialnb.models.wordpieces import Wordpieces
+
+BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
+POOLINGS = ("mean", "cls", "pooler", "max")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+class Encoder(nn.Module):
+    """Transformer, tokenizer and pooling.
+
+    Args:
+        transformer: a Hugging Face encoder (``AutoModel``).
+        tokenizer: its fast tokenizer.
+        pooling: "mean" over all positions (``[CLS]`` and ``[SEP]`` included), "cls", "pooler" or "max".
+        name: how tables and cards call it.
+    """
+
+    def __init__(self, transformer: nn.Module, tokenizer, pooling: str = "mean", name: str = "encoder") -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise UnknownName("pooling", pooling, POOLINGS)
+        self.transformer = transformer
+        self.wordpieces = Wordpieces(tokenizer)
+        self.pooling = pooling
+        self.name = name
+        self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
+        self.attention_dropout = True
+        self.packed = packed_path.supports(transformer)
+
+    @property
+    def tokenizer(self):
+        return self.wordpieces.tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.transformer.parameters()).device
+
+    @property
+    def dim(self) -> int:
+        return self.transformer.config.hidden_size
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence the position table can take."""
+        limit = getattr(self.transformer.config, "max_position_embeddings", None)
+        if limit is None:
+            return 512
+        offset = self.transformer.config.pad_token_id + 1 if "roberta" in self.transformer.config.model_type else 0
+        return limit - offset
+
+    def clone(self) -> Encoder:
+        """A deep copy with its own weights; the tokenizer is shared."""
+        twin = copy.copy(self)
+        twin._modules = dict(self._modules)
+        twin.transformer = copy.deepcopy(self.transformer)
+        return twin
+
+    def tokenize(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right") -> Tokens:
+        """Token ids with special tokens, at most ``max_length`` each; ``truncate`` names the side that is cut."""
+        return self.wordpieces(texts, min(max_length, self.max_length), truncate)
+
+    def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
+        """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
+        batch = pack(tokens, self.device)
+        if self.packed:
+            states = packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout)
+            return states, batch
+        return self._padded_hidden(tokens, batch), batch
+
+    def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> torch.Tensor:
+        """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
+        inverse = torch.argsort(batch.rank).cpu().numpy()
+        rows = []
+        for start in range(0, len(inverse), chunk):
+            part = tokens[inverse[start : start + chunk]]
+            ids, mask = (torch.from_numpy(a).to(self.device) for a in part.padded(self.wordpieces.pad_id))
+            narrow = self.dtype in (torch.bfloat16, torch.float16)
+            with torch.autocast(self.device.type, self.dtype) if narrow else contextlib.nullcontext():
+                states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+            rows.append(states[mask.bool()])
+        return torch.cat(rows)
+
+    def pool(self, states: torch.Tensor, batch: Packed, pooling: str | None = None) -> torch.Tensor:
+        """One vector per sequence, float32 or wider, in the caller's order."""
+        pooling = pooling or self.pooling
+        if pooling not in POOLINGS:
+            raise UnknownName("pooling", pooling, POOLINGS)
+        if pooling in ("mean", "max"):
+            wide = states.float() if states.dtype in (torch.bfloat16, torch.float16) else states
+            vectors = torch.segment_reduce(wide, pooling, lengths=batch.lengths, axis=0, unsafe=True)
+            return vectors[batch.rank]
+        first = states[batch.starts[:-1].long()][batch.rank]
+        if pooling == "pooler":
+            pooler = getattr(self.transformer, "pooler", None)
+            if pooler is None:
+                raise DataError(f"encoder {self.name!r} has no pooler layer: use pooling='cls' or 'mean'")
+            first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
+        return first.float() if first.dtype in (torch.bfloat16, torch.float16) else first
+
+    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> torch.Tensor:
+        """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
+        tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
+        return self.pool(*self.hidden(tokens), pooling)
+
+    forward = embed
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: Sequence[str],
+        max_length: int = 64,
+        batch_size: int = 1024,
+        normalize: bool = False,
+        pooling: str | None = None,
+        truncate: str = "right",
+        show_progress: bool = False,
+    ) -> np.ndarray:
+        """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
+
+        ``batch_size`` counts texts of ``max_length`` tokens: shorter texts travel in larger batches. An empty string
+        is encoded as its special tokens; an empty list gives an array of shape ``(0, dim)``.
+        """
+        if isinstance(texts, str):
+            raise TypeError("encode takes a list of texts, not one string: write encode([text])")
+        out = np.empty((len(texts), self.dim), np.float32)
+        training, _ = self.training, self.eval()
+        try:
+            tokens = self.tokenize(texts, max_length, truncate)
+            order = np.argsort(-tokens.lengths, kind="stable")
+            budget = max(1, batch_size) * min(max_length, 32)
+            bar = tqdm(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
+            for part in _by_budget(order, tokens.lengths, budget):
+                vectors = self.embed(tokens[part], pooling)
+                out[part] = (F.normalize(vectors, dim=-1) if normalize else vectors).float().cpu().numpy()
+                bar.update(len(part))
+            bar.close()
+        finally:
+            self.train(training)
+        return out
+
+    def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
+        """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
+        from dialnb.models.saving import save_encoder
+
+        return save_encoder(self, Path(folder), card, dtype)
+
+
+def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
+    """Cut ``order`` into runs of at most ``budget`` tokens (at least one text each)."""
+    ends = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        yield order[start:stop]
+        start = stop
+
+
+def load_encoder(
+    name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
+) -> Encoder:
+    """Load an encoder: a bundled name ("mini"), a local folder, or a Hugging Face hub id.
+
+    Weights are read from safetensors only and no remote code is run. ``pooling`` defaults to what the folder says
+    (sentence-transformers layout), else "mean".
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
+
+    from dialnb.models.saving import stored_pooling
+
+    name = str(name_or_path)
+    bundled = {path.name: path for path in BUNDLED.iterdir() if path.is_dir()} if BUNDLED.is_dir() else {}
+    folder = bundled.get(name, Path(name))
+    local = folder.is_dir()
+    if not local and (name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name):
+        raise DataError(f"no encoder folder at {name!r}: give a folder with config.json, a hub id, or one of "
+                        f"{', '.join(sorted(bundled)) or 'no bundled names'}")  # fmt: skip
+    if local and not (folder / "config.json").is_file():
+        raise DataError(f"{folder} is not an encoder folder: it has no config.json")
+    where = str(folder) if local else name
+    try:
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        load: Callable = (
+            T5EncoderModel.from_pretrained if config.model_type in ("t5", "mt5") else AutoModel.from_pretrained
+        )
+        transformer = load(where, use_safetensors=True, trust_remote_code=False, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
+        raise DataError(
+            f"cannot load encoder {name!r} ({known}; anything else is a folder or a hub id, which needs the network "
+            f"or the hub's cache): {str(error).splitlines()[0]}"
+        ) from error
+    pooling = pooling or (stored_pooling(folder) if local else None) or "mean"
+    encoder = Encoder(transformer, tokenizer, pooling, name=folder.name if local else name)
+    return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

@@ -1,0 +1,166 @@
+"""The BERT family's forward pass over packed tokens.
+
+Same parameters, same mathematics and same dropout as the Hugging Face modules, computed on real tokens only: fused
+query-key-value projection, attention within sequences, everything else row by row. On a GPU each layer is compiled
+once and reused; weights stay in float32 and are cast on use, so ``dtype=torch.bfloat16`` is mixed precision with
+float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dialnb.models.attention import attention_kernel, block_size, has_short_kernel, packed_attention
+from dialnb.models.tokens import Packed
+
+FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
+ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": lambda x: F.gelu(x, approximate="tanh")}
+
+
+class Layer(NamedTuple):
+    """The sixteen tensors of one transformer layer, whatever the family calls them."""
+
+    wq: torch.Tensor
+    bq: torch.Tensor
+    wk: torch.Tensor
+    bk: torch.Tensor
+    wv: torch.Tensor
+    bv: torch.Tensor
+    wo: torch.Tensor
+    bo: torch.Tensor
+    g1: torch.Tensor
+    b1: torch.Tensor
+    wi: torch.Tensor
+    bi: torch.Tensor
+    wf: torch.Tensor
+    bf: torch.Tensor
+    g2: torch.Tensor
+    b2: torch.Tensor
+
+
+def supports(transformer: nn.Module) -> bool:
+    """Whether this forward pass reproduces the given Hugging Face model."""
+    config = transformer.config
+    return (
+        config.model_type in FAMILIES
+        and getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
+        and _activation(config) in ACTIVATIONS
+        and not getattr(config, "is_decoder", False)
+    )
+
+
+def packed_forward(
+    transformer: nn.Module, packed: Packed, dtype: torch.dtype | None = None, attention_dropout: bool = True
+) -> torch.Tensor:
+    """Last hidden states ``[tokens, width]`` of a packed batch.
+
+    ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
+    out the dropout on attention probabilities while training: a choice to be recorded with the run.
+    """
+    config = transformer.config
+    train = transformer.training
+    hidden_p = (config.dropout if config.model_type == "distilbert" else config.hidden_dropout_prob) if train else 0.0
+    attention_p = config.attention_dropout if config.model_type == "distilbert" else config.attention_probs_dropout_prob
+    attention_p = attention_p if train and attention_dropout else 0.0
+    layers = list(_layers(transformer))
+    dtype = dtype or layers[0].wq.dtype
+    eps = 1e-12 if config.model_type == "distilbert" else config.layer_norm_eps
+    seeds = torch.zeros(len(layers), dtype=torch.int64, device=packed.ids.device)
+    if attention_p:
+        seeds.random_(0, 2**31)
+    x = _embed(transformer, packed, dtype, hidden_p)
+    heads = config.num_attention_heads
+    fast = has_short_kernel(x.device, packed.max_length)
+    activation = _activation(config)
+    for layer, seed in zip(layers, seeds.split(1), strict=True):
+        if fast:
+            block = block_size(packed.max_length)
+            x = _compiled_layer()(x, layer, packed.starts, seed, heads, block, attention_p, hidden_p, eps, activation)
+            continue
+        qkv = _project(x, layer, heads)
+        context = packed_attention(qkv, packed.groups, packed.starts, seed, attention_p)
+        x = _rest(x, context, layer, hidden_p, eps, activation)
+    return x
+
+
+def _short_layer(x, layer, starts, seed, heads: int, block: int, attention_p: float, hidden_p, eps, activation):
+    qkv = _project(x, layer, heads)
+    context = attention_kernel.short_attention(qkv, starts, seed, block, attention_p)
+    return _rest(x, context, layer, hidden_p, eps, activation)
+
+
+@cache
+def _compiled_layer():
+    return torch.compile(_short_layer, dynamic=True)
+
+
+def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:
+    weight = torch.cat([layer.wq, layer.wk, layer.wv]).to(x.dtype)
+    bias = torch.cat([layer.bq, layer.bk, layer.bv]).to(x.dtype)
+    return F.linear(x, weight, bias).view(x.shape[0], 3, heads, x.shape[1] // heads)
+
+
+def _rest(x, context, layer: Layer, hidden_p: float, eps: float, activation: str) -> torch.Tensor:
+    """Output projection, residual, feed-forward, residual."""
+    attended = _linear(context.flatten(1), layer.wo, layer.bo)
+    x = _norm(x + F.dropout(attended, hidden_p, hidden_p > 0), layer.g1, layer.b1, eps)
+    inner = ACTIVATIONS[activation](_linear(x, layer.wi, layer.bi))
+    return _norm(x + F.dropout(_linear(inner, layer.wf, layer.bf), hidden_p, hidden_p > 0), layer.g2, layer.b2, eps)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+
+
+def _norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    """Layer normalisation, in float32 inside where the stream is narrower."""
+    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    return F.layer_norm(wide, weight.shape, weight.to(wide.dtype), bias.to(wide.dtype), eps).to(x.dtype)
+
+
+def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, p: float) -> torch.Tensor:
+    table = transformer.embeddings
+    positions = packed.positions
+    if transformer.config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions = positions + table.padding_idx + 1
+    x = F.embedding(packed.ids, table.word_embeddings.weight) + F.embedding(positions, table.position_embeddings.weight)
+    if hasattr(table, "token_type_embeddings"):
+        types = packed.types if packed.types is not None else torch.zeros_like(packed.ids)
+        x = x + F.embedding(types, table.token_type_embeddings.weight)
+    norm = table.LayerNorm
+    x = F.dropout(_norm(x, norm.weight, norm.bias, norm.eps).to(dtype), p, p > 0)
+    if hasattr(transformer, "embeddings_project"):
+        x = _linear(x, transformer.embeddings_project.weight, transformer.embeddings_project.bias)
+    return x
+
+
+def _layers(transformer: nn.Module):
+    if transformer.config.model_type == "distilbert":
+        for m in transformer.transformer.layer:
+            a = m.attention
+            parts = (a.q_lin, a.k_lin, a.v_lin, a.out_lin, m.sa_layer_norm, m.ffn.lin1, m.ffn.lin2, m.output_layer_norm)
+            yield Layer(*(t for part in parts for t in (part.weight, part.bias)))
+        return
+    for m in transformer.encoder.layer:
+        a, o = m.attention.self, m.attention.output
+        parts = (
+            a.query,
+            a.key,
+            a.value,
+            o.dense,
+            o.LayerNorm,
+            m.intermediate.dense,
+            m.output.dense,
+            m.output.LayerNorm,
+        )
+        yield Layer(*(t for part in parts for t in (part.weight, part.bias)))
+
+
+def _activation(config) -> str:
+    name = config.activation if config.model_type == "distilbert" else config.hidden_act
+    return name if isinstance(name, str) else getattr(name, "__name__", "")
