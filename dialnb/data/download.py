@@ -1,0 +1,121 @@
+"""One HTTP download that survives cuts, stalls and restarts, or says in a sentence why it cannot."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from tqdm import tqdm
+
+CHUNK = 2**18
+BIG = 5 * 2**20  # from this size on, a progress bar is shown
+NO_CONNECTION = (
+    urllib3.exceptions.NewConnectionError,  # refused, no route; its child is the failed look-up of a name
+    urllib3.exceptions.ConnectTimeoutError,
+    urllib3.exceptions.ProxyError,
+)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds before a silent server is given up, tries without progress, and the first pause between tries (doubling)."""
+
+    connect: float = 6.0
+    read: float = 30.0
+    tries: int = 5
+    pause: float = 0.5
+
+
+class DownloadError(Exception):
+    """A download that failed for good; the message is a clause such as "the server answers 404"."""
+
+
+class Unreachable(DownloadError):
+    """No connection to the host: no network, no such name, nobody listening."""
+
+
+class _Interrupted(Exception):
+    """A try that may succeed when repeated."""
+
+
+def download(url: str, part: Path, *, resume: bool, limit: int, patience: Patience) -> bool:
+    """Leave the body of `url`, as the server sends it, in `part`; returns whether earlier bytes in `part` were kept.
+
+    A try that is cut off is continued with a Range request where `resume` allows it and the server can, else begun again.
+    Tries are counted from the last progress, so that a long file over a poor line arrives in the end. A host that
+    cannot be reached is asked just twice.
+    """
+    if not resume:
+        part.unlink(missing_ok=True)
+    best, failures, resumed = 0, 0, False
+    while True:
+        try:
+            resumed |= _transfer(url, part, limit, patience)
+            return resumed
+        except _Interrupted as error:
+            here = part.stat().st_size if part.exists() else 0
+            failures, best = (0, here) if here > best else (failures + 1, best)
+            if failures >= (patience.tries if best else patience.tries - 1):
+                raise DownloadError(f"{error}, {failures + 1} times in a row") from None
+        except Unreachable:
+            failures += 1
+            if failures > 1:
+                raise
+        if not resume:
+            part.unlink(missing_ok=True)
+        time.sleep(patience.pause * 2 ** max(failures - 1, 0))
+
+
+def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
+    """One request; returns whether the server continued where `part` ended."""
+    start = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity", "User-Agent": "dialnb"} | ({"Range": f"bytes={start}-"} if start else {})
+    timeout = (patience.connect, patience.read)
+    try:
+        with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
+            if response.status_code == 416:  # asked for bytes past the end: what is here cannot be trusted
+                part.unlink(missing_ok=True)
+                raise _Interrupted("the server does not continue the partial file")
+            _check_status(response)
+            resumed = response.status_code == 206
+            if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                part.unlink(missing_ok=True)
+                raise _Interrupted("the server continues at the wrong place")
+            _save(response, part, start if resumed else 0, limit)
+            return resumed
+    except requests.exceptions.SSLError as error:
+        raise DownloadError(f"the secure connection failed ({error})") from None
+    except requests.ConnectionError as error:
+        reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
+        if isinstance(reason, NO_CONNECTION):
+            raise Unreachable(f"no connection to {urlsplit(url).netloc}") from None
+        raise _Interrupted("the connection breaks off") from None
+    except (requests.Timeout, urllib3.exceptions.TimeoutError):
+        raise _Interrupted(f"the server is silent for {patience.read:g} s") from None
+    except urllib3.exceptions.HTTPError:
+        raise _Interrupted("the connection breaks off") from None
+    except requests.RequestException as error:
+        raise DownloadError(f"the request failed ({error})") from None
+
+
+def _check_status(response: requests.Response) -> None:
+    if response.status_code in (408, 429) or response.status_code >= 500:
+        raise _Interrupted(f"the server answers {response.status_code}")
+    if response.status_code not in (200, 206):
+        raise DownloadError(f"the server answers {response.status_code} ({response.reason})")
+
+
+def _save(response: requests.Response, part: Path, start: int, limit: int) -> None:
+    length = int(response.headers.get("Content-Length") or 0)
+    bar = tqdm(total=start + length, initial=start, unit="B", unit_scale=True, leave=False, disable=length < BIG)
+    bar.set_description(Path(urlsplit(response.url).path).name, refresh=False)
+    with bar, part.open("ab" if start else "wb") as file:
+        for chunk in response.raw.stream(CHUNK, decode_content=False):
+            file.write(chunk)
+            bar.update(len(chunk))
+            if file.tell() > limit:
+                raise DownloadError(f"the server sends more than the {limit:,} bytes expected")

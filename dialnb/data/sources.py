@@ -1,0 +1,138 @@
+"""Where bytes come from: one `Source` per dataset that the five papers name, with licence, citation and hashed files.
+
+The registry is data, in `dialnb/data/registry/`: `sources.yaml` is written by hand (papers and tables, licence, citation,
+coverage, official files that could not be checked), `copies.tsv` and `files.tsv` list the pinned copies and their files.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import unquote
+
+import yaml
+
+from dialnb.errors import DataError, UnknownName
+
+AVAILABILITY = ("complete", "partial", "unavailable")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source. `sha256` and `size` are of the uncompressed bytes; both are empty if nobody could check them.
+
+    Hosts re-compress archives at will, so an archive may instead be known by its members: `members_sha256` is the sha256
+    over the sorted lines "name TAB sha256-of-the-member NEWLINE" of the members that match `members`, named without
+    their common top folder. An empty `urls` means that the file must be fetched by hand (see `note`).
+    """
+
+    key: str
+    urls: tuple[str, ...] = ()
+    sha256: str = ""
+    size: int = 0
+    licence: str = ""
+    members: tuple[str, ...] = ()
+    members_sha256: str = ""
+    note: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether these bytes were checked when the registry was written."""
+        return bool(self.sha256 or self.members_sha256)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One dataset: who uses it, under which terms, how much of it can be had, and its files."""
+
+    name: str
+    title: str
+    papers: tuple[str, ...]
+    licence: str
+    redistributable: bool | None
+    citation: str
+    homepage: str
+    availability: str
+    coverage: str
+    note: str
+    files: tuple[SourceFile, ...]
+
+    def file(self, key: str) -> SourceFile:
+        """The file with this key.
+
+        >>> get_source("clinc150").file("data/data_full.json").size
+        2495390
+        """
+        for file in self.files:
+            if file.key == key:
+                return file
+        raise UnknownName(f"file of {self.name}", key, [file.key for file in self.files])
+
+
+def get_source(name: str) -> Source:
+    """The source of that name, in any casing.
+
+    >>> get_source("clinc150").licence
+    'CC-BY-3.0'
+    """
+    registry = load_registry()
+    for known, source in registry.items():
+        if known.casefold() == name.casefold():
+            return source
+    raise UnknownName("dataset", name, registry)
+
+
+@cache
+def load_registry() -> dict[str, Source]:
+    """Every source by name, in the order of sources.yaml."""
+    text = _registry_text("sources.yaml")
+    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    pinned = _pinned_files(entries)
+    return {name: _source(name, entry, pinned.get(name, [])) for name, entry in entries.items()}
+
+
+def _source(name: str, entry: dict[str, Any], pinned: list[SourceFile]) -> Source:
+    entry = {"redistributable": None, "homepage": "", "note": "", "papers": (), **entry}
+    entry.pop("official", None)
+    own = [
+        SourceFile(**{"licence": entry["licence"], **item, **{k: tuple(item.get(k, ())) for k in ("urls", "members")}})
+        for item in entry.pop("files", ())
+    ]
+    try:
+        source = Source(name=name, **{**entry, "papers": tuple(entry["papers"])}, files=(*pinned, *own))
+    except TypeError as error:
+        raise DataError(f"registry entry {name} in sources.yaml has missing or unknown fields: {error}") from None
+    if source.availability not in AVAILABILITY:
+        raise DataError(
+            f"registry entry {name}: availability is {source.availability!r}, expected one of {AVAILABILITY}"
+        )
+    if len({file.key for file in source.files}) != len(source.files):
+        raise DataError(f"registry entry {name} lists the same file key twice")
+    return source
+
+
+def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
+    """The rows of files.tsv by source; an official URL of sources.yaml comes before the pinned copy."""
+    copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
+    found: dict[str, list[SourceFile]] = {}
+    for row in _rows("files.tsv"):
+        copy, key = copies[row["source"], row["copy"]], unquote(row["path"])
+        official = entries.get(row["source"], {}).get("official", {}).get(key)
+        urls = ((official,) if official else ()) + (copy["base"] + row["path"],)
+        file = SourceFile(key, urls, row["sha256"], int(row["size"]), copy["licence"])
+        found.setdefault(row["source"], []).append(file)
+    if unknown := sorted(found.keys() - entries.keys()):
+        raise DataError(f"files.tsv names sources that sources.yaml does not describe: {', '.join(unknown)}")
+    return found
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(_registry_text(name).splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _registry_text(name: str) -> str:
+    return (files("dialnb.data") / "registry" / name).read_text("utf-8")
