@@ -1,0 +1,180 @@
+"""What the five papers printed, as data: `papers/<slug>/paper.yaml` in, typed tables and tidy rows out.
+
+A published number is written down once, in the paper's YAML file; notebooks, claims and the report all read it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dialnb.errors import DataError, UnknownName
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
+"""The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
+
+Cell = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One printed row: what identifies it (`model`, `setting`, `backbone` ...) and one value per column."""
+
+    labels: Mapping[str, str]
+    values: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One printed table. `average_checks` name the columns that are averages of other columns."""
+
+    id: str
+    caption: str
+    kind: str
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    average_checks: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the row labels, in the order of the file."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.labels))
+
+    @property
+    def digits(self) -> int:
+        """Decimal places the table is printed with: the most that any of its numbers shows."""
+        shown = [Decimal(str(value)) for row in self.rows for value in row.values if isinstance(value, float)]
+        return max((-int(number.as_tuple().exponent) for number in shown), default=0)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper: its tables, its figures in words, and the places where it contradicts itself (`mismatches`)."""
+
+    slug: str
+    name: str
+    title: str
+    venue: str
+    tables: Mapping[str, Table]
+    figures: tuple[Mapping[str, str], ...]
+    mismatches: tuple[Mapping[str, Any], ...]
+    conventions: str = ""
+
+
+def project_root() -> Path:
+    """The checkout that holds `papers/` and `notebooks/`: beside the package, or the current folder."""
+    for folder in (Path(__file__).resolve().parent.parent, Path.cwd()):
+        if (folder / "papers" / SLUGS[0] / "paper.yaml").is_file():
+            return folder
+    raise DataError(
+        f"expected the folder papers/ of the dialnb checkout, found none beside the package or in {Path.cwd()}; "
+        "run from a clone, installed with pip install -e ."
+    )
+
+
+@cache
+def load_paper(slug: str) -> Paper:
+    """Read one paper's published tables.
+
+    >>> load_paper("dse").tables["T2"].columns[0]
+    'Clinc150'
+    """
+    if slug not in SLUGS:
+        raise UnknownName("paper", slug, SLUGS)
+    path = project_root() / "papers" / slug / "paper.yaml"
+    return parse_paper(yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
+
+
+def parse_paper(raw: Mapping[str, Any], where: str) -> Paper:
+    """Turn parsed YAML into a `Paper`; a missing field, a doubled id or a ragged row is an error that says where."""
+    try:
+        tables = [_parse_table(table, where) for table in raw["tables"]]
+        head = {field: str(raw[field]) for field in ("slug", "name", "title", "venue")}
+    except KeyError as missing:
+        raise DataError(f"{where}: expected the field {missing}, found none; add it") from None
+    by_id = {table.id: table for table in tables}
+    if len(by_id) < len(tables):
+        raise DataError(f"{where}: table ids must be unique, found {[table.id for table in tables]}")
+    return Paper(
+        **head,
+        tables=by_id,
+        figures=tuple(raw.get("figures", ())),
+        mismatches=tuple(raw.get("mismatches", ())),
+        conventions=raw.get("conventions", ""),
+    )
+
+
+def published(slug: str, table: str) -> pd.DataFrame:
+    """The printed table as tidy rows: paper, table, the row labels, column, value, unit; absent cells are left out.
+
+    >>> frame = published("tadse", "T3")
+    >>> float(frame.query("model == 'TaDSE' and column == 'SNIPS'").value.item())
+    97.0
+    """
+    import pandas as pd
+
+    found = _find(slug, table)
+    rows = [
+        {"paper": slug, "table": found.id, **row.labels, "column": column, "value": value, "unit": found.unit}
+        for row in found.rows
+        for column, value in zip(found.columns, row.values, strict=True)
+        if value is not None
+    ]
+    names = ["paper", "table", *found.label_names, "column", "value", "unit"]
+    return pd.DataFrame(rows, columns=names).infer_objects()
+
+
+def check_averages(slug: str) -> pd.DataFrame:
+    """Compare every printed average with the mean of the printed cells it averages.
+
+    One row per average: where, printed, computed, agrees. An average agrees when it lies within half a unit of its last
+    printed digit; `where` is spelled as in the paper's `mismatches`, for example "T5 DSE-dropout Ave".
+    """
+    import pandas as pd
+
+    rows = []
+    for table in load_paper(slug).tables.values():
+        for check in table.average_checks:
+            for row in table.rows:
+                cells = dict(zip(table.columns, row.values, strict=True))
+                parts = [Decimal(str(cells[name])) for name in check["over"]]
+                computed, printed = sum(parts) / len(parts), cells[check["column"]]
+                half_unit = Decimal(5).scaleb(-1 - table.digits)
+                agrees = printed is not None and abs(Decimal(str(printed)) - computed) <= half_unit
+                labels = [row.labels[name] for name in ("setting", "threshold", "model") if name in row.labels]
+                where = " ".join([table.id, *labels, check["column"]])
+                rows.append({"where": where, "printed": printed, "computed": float(computed), "agrees": agrees})
+    return pd.DataFrame(rows, columns=["where", "printed", "computed", "agrees"])
+
+
+def _parse_table(raw: Mapping[str, Any], where: str) -> Table:
+    columns = tuple(raw["columns"])
+    rows = []
+    for row in raw["rows"]:
+        labels = {name: str(value) for name, value in row.items() if name != "values"}
+        if len(row["values"]) != len(columns):
+            raise DataError(
+                f"{where}, table {raw['id']}, row {labels}: expected {len(columns)} values, one per column, "
+                f"found {len(row['values'])}"
+            )
+        rows.append(Row(labels, tuple(row["values"])))
+    checks, notes = tuple(raw.get("average_checks", ())), tuple(raw.get("notes", ()))
+    return Table(raw["id"], raw["caption"], raw["kind"], raw["unit"], columns, tuple(rows), checks, notes)
+
+
+def _find(slug: str, table: str) -> Table:
+    tables = load_paper(slug).tables
+    if table not in tables:
+        raise UnknownName(f"table of {slug}", table, tables)
+    return tables[table]
