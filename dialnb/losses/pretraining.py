@@ -1,0 +1,80 @@
+"""Language-modelling losses: masked words, next sentence, replaced tokens."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from dialnb.errors import TrainingError
+from dialnb.losses._shared import check_same_shape, in_full_precision, masked_mean
+
+
+@in_full_precision
+def masked_language_model_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy over the masked positions, 0 (with a zero gradient) when nothing is masked.
+
+    Logits over a vocabulary are large and only some 15 % of positions count: pick the masked positions *before* the
+    output layer and pass those rows alone where speed matters.
+
+    Args:
+        logits: [..., V].
+        labels: [...], the word piece that was masked, -100 elsewhere.
+
+    >>> import torch
+    >>> masked_language_model_loss(torch.zeros(2, 4), torch.tensor([1, -100]))
+    tensor(1.3863)
+    """
+    if logits.shape[:-1] != labels.shape:
+        raise TrainingError(
+            f"masked_language_model_loss needs logits [..., V] and labels [...], but got {list(logits.shape)} "
+            f"and {list(labels.shape)}."
+        )
+    losses = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=-100, reduction="none")
+    return masked_mean(losses, labels.flatten() != -100)
+
+
+@in_full_precision
+def next_sentence_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """BERT's next-sentence loss: mean cross-entropy of logits [B, 2]; label 0 means "is next", 1 "is random".
+
+    >>> import torch
+    >>> next_sentence_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor(0.1269)
+    """
+    if logits.dim() != 2 or logits.shape != (len(labels), 2):
+        raise TrainingError(
+            f"next_sentence_loss needs logits [B, 2] and labels [B], but got {list(logits.shape)} and "
+            f"{list(labels.shape)}."
+        )
+    return F.cross_entropy(logits, labels)
+
+
+@in_full_precision
+def replaced_token_loss(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
+    """ELECTRA's detection loss: mean binary cross-entropy over the real tokens of the batch.
+
+    Args:
+        logits: [B, n], high where the discriminator believes that the token was replaced.
+        replaced: [B, n], 1 where the generator's token differs from the original one.
+        mask: [B, n], 1 for real tokens.
+
+    >>> import torch
+    >>> replaced_token_loss(torch.tensor([[0.0, 5.0]]), torch.tensor([[1, 0]]), torch.tensor([[1, 0]]))
+    tensor(0.6931)
+    """
+    check_same_shape("replaced_token_loss", logits=logits, replaced=replaced, mask=mask)
+    losses = F.binary_cross_entropy_with_logits(logits, replaced.to(logits.dtype), reduction="none")
+    return masked_mean(losses.flatten(), mask.flatten().bool())
+
+
+@in_full_precision
+def electra_loss(
+    generator: Tensor, detection: Tensor, generator_weight: float = 1.0, detection_weight: float = 50.0
+) -> Tensor:
+    """ELECTRA's objective, generator MLM + 50 x detection; UMS's post-training code counts the MLM term twice.
+
+    >>> import torch
+    >>> electra_loss(torch.tensor(2.0), torch.tensor(0.1))
+    tensor(7.)
+    """
+    return generator_weight * generator + detection_weight * detection
