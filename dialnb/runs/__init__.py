@@ -1,0 +1,1 @@
+"""Runs: notebooks executed headless, with progress, and what came of them."""
