@@ -1,0 +1,164 @@
+"""The promises of the repository itself: lock, environments, licence, citation, README, and the two commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from dialnb import notebooks, plots
+from dialnb.papers import SLUGS, load_paper
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def lock() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+def requirements() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"]
+    return [
+        Requirement(text) for text in [*PROJECT["dependencies"], *(text for extra in extras.values() for text in extra)]
+    ]
+
+
+def test_the_lock_is_sorted_exact_and_free_of_local_tags():
+    lines = [line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", line) for line in lines)
+    assert lines == sorted(lines, key=str.upper)
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=lambda requirement: requirement.name)
+def test_every_dependency_is_pinned_within_its_bounds(requirement, lock):
+    assert lock[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+def test_environment_yml_agrees_with_the_lock_and_the_supported_pythons(lock):
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    conda = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
+    pip = next(entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    versions = dict(re.split("=+", entry) for entry in conda if "=" in entry)
+    assert f"{versions.pop('python')}.0" in SpecifierSet(PROJECT["requires-python"])
+    versions |= dict(entry.split("==") for entry in pip if "==" in entry)
+    assert versions["torch"] == lock["torch"]
+    assert {name: lock[canonicalize_name(name)] for name in versions} == versions
+    assert "--constraint constraints.txt" in pip and "-e .[dev]" in pip
+
+
+def test_the_makefile_and_the_readme_install_the_locked_torch(lock):
+    for name in ("Makefile", "README.md", "constraints.txt"):
+        mentioned = set(re.findall(r"torch==([0-9.]+)", (ROOT / name).read_text(encoding="utf-8")))
+        assert mentioned == {lock["torch"]}, name
+
+
+def test_the_readme_gives_every_step_of_the_two_commands_without_make():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    steps = re.findall(r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff)[^\n$]*)", recipe.split("format: setup")[0])
+    assert len(steps) == 5
+    for step in steps:
+        assert f".venv/bin/python -m {step.removesuffix(' -rs').rstrip()}" in readme, step
+
+
+def test_the_licence_is_the_one_that_the_project_names():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License" in text and "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_citation_names_version_licence_and_all_five_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert {reference["title"] for reference in citation["references"]} == {load_paper(slug).title for slug in SLUGS}
+    assert all(reference["authors"] and reference["type"] for reference in citation["references"])
+
+
+def test_every_relative_link_in_the_documents_leads_to_a_file():
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("papers/*/README.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (document.parent / target).is_file(), f"{document.name}: {target}"
+
+
+def test_the_readme_lists_every_paper_and_claims_no_notebook_that_is_not_there():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for slug in SLUGS:
+        row = next(line for line in readme.splitlines() if line.startswith(f"| [{load_paper(slug).name}]"))
+        assert ("not written yet" in row) != (ROOT / "notebooks" / f"{slug}.ipynb").is_file()
+
+
+def test_committed_notebooks_are_clean():
+    assert notebooks.main([str(ROOT / "notebooks")]) == 0
+
+
+def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):
+    first, second = (plots.save(plots.overview(), tmp_path / name / "overview") for name in "ab")
+    assert [path.suffix for path in first] == [".png", ".svg"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A folder with only what `make setup` reads, and stand-ins for Python that record how they are called."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not on the PATH")
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    python = tmp_path / "python-stand-in"
+    python.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+if [ "$1" = -c ]; then echo "${{VERSION:-3.12}}"; fi
+if [ "$2" = venv ]; then mkdir -p .venv/bin; cp "$0" .venv/bin/python; fi
+"""
+    )
+    python.chmod(0o755)
+    return tmp_path
+
+
+def make(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    command = ["make", "setup", f"PYTHON={folder}/python-stand-in", *arguments]
+    environment = {**os.environ, **variables, "MAKEFLAGS": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_set_up_installs_torch_first_and_a_second_call_skips_it(checkout):
+    assert make(checkout).returncode == 0
+    installs = [line for line in (checkout / "calls").read_text().splitlines() if "install" in line]
+    assert "torch==" in installs[0] and "-e .[dev]" in installs[1]
+    assert all("-c constraints.txt" in line for line in installs)
+    (checkout / "calls").unlink()
+    assert make(checkout).returncode == 0
+    assert not (checkout / "calls").exists()
+
+
+def test_a_changed_lock_sets_up_again(checkout):
+    make(checkout)
+    (checkout / "calls").unlink()
+    with (checkout / "constraints.txt").open("a") as lock:
+        lock.write("zzz==1.0\n")
+    assert "Set-up" in make(checkout).stdout
+    assert "install" in (checkout / "calls").read_text()
+
+
+def test_another_python_is_refused_with_a_sentence_that_says_what_to_do(checkout):
+    refused = make(checkout, VERSION="3.9")
+    assert refused.returncode != 0
+    assert "needs Python 3.11, 3.12 or 3.13" in refused.stderr and "is 3.9" in refused.stderr
+    assert "PYTHON=python3.12" in refused.stderr
+    assert not (checkout / ".venv").exists()
