@@ -20,7 +20,7 @@ import json
 import os
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
@@ -92,8 +92,8 @@ class Store:
                     self._fetch(entry, file, target)
         except OSError as error:
             raise DataError(
-                f"{entry.name} {key} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left behind; "
-                "make room there, or set DIALNB_CACHE to another folder"
+                f"{entry.name} {key} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
+                "behind; make room there, or set DIALNB_CACHE to another folder"
             ) from error
         return target
 
@@ -106,10 +106,14 @@ class Store:
         keys = sorted(f.key for f in entry.files if f.key == pattern or (f.verified and fnmatchcase(f.key, pattern)))
         if not keys:
             raise DataError(f"{entry.name} has no file that matches {pattern!r}. {entry.coverage}")
+        return self.fetch(entry.name, keys)
+
+    def fetch(self, source: str, keys: Sequence[str]) -> dict[str, Path]:
+        """Local paths of the named files, fetched side by side; the first that cannot be had ends it."""
         with ThreadPoolExecutor(WORKERS) as pool:
-            found = [pool.submit(self.path, entry.name, key) for key in keys]
+            found = [pool.submit(self.path, source, key) for key in keys]
             try:
-                bar = tqdm(zip(keys, found), entry.name, len(keys), leave=False, delay=2, unit="file")
+                bar = tqdm(zip(keys, found, strict=True), source, len(keys), leave=False, delay=2, unit="file")
                 return {key: future.result() for key, future in bar}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -148,7 +152,7 @@ class Store:
                 return "bad", f"{copy}: {error}"
         return ("ok", str(copies[0])) if copies else ("missing", f"{target} is not there")
 
-    # -- fetching ------------------------------------------------------------------------------------------------------
+    # -- fetching ---
 
     def _fetch(self, source: Source, file: SourceFile, target: Path) -> None:
         """Bring the file to `target` from the first origin that has it; the caller holds the lock."""
@@ -191,9 +195,7 @@ class Store:
         if not file.urls:
             return Offline(f"{name} has to be fetched by hand: {file.note or source.coverage} Then {put}")
         if self.offline:
-            return Offline(
-                f"{name} is neither in the cache nor in the mirror, and DIALNB_OFFLINE forbids the network: unset it, {put}"
-            )
+            return Offline(f"{name} is not here, and DIALNB_OFFLINE forbids the network: unset it, {put}")
         tried = "; ".join(failed)
         if only_unreachable:
             return Offline(f"{name} could not be downloaded: {tried}. Check the network, {put}")
@@ -246,7 +248,7 @@ class Store:
     def _mirror_is_web(self) -> bool:
         return self.mirror.startswith(("http://", "https://"))
 
-    # -- trust -----------------------------------------------------------------------------------------------------------
+    # -- trust ---
 
     def _intact(self, source: Source, file: SourceFile, target: Path) -> bool:
         """Whether the cached copy is there and right; hashed once per store and whenever it has changed since."""

@@ -1,0 +1,1 @@
+"""The command line, one module per topic: `register(subparsers)`, with heavy imports inside the functions."""

@@ -1,0 +1,184 @@
+"""`dialnb data`: what there is, where it comes from, whether it is intact, and what it counts to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from dialnb.data.sources import Source, SourceFile, get_source, load_registry
+from dialnb.errors import DataError
+
+if TYPE_CHECKING:
+    from dialnb.data.store import Store
+
+MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
+
+
+def register(subparsers: argparse._SubParsersAction) -> None:
+    """Add `dialnb data` and its five actions."""
+    parser = subparsers.add_parser("data", help="datasets: list, describe, fetch, verify, count")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    for run, names, words in [
+        (list_sources, None, "every dataset, with licence and how much of it can be had"),
+        (info, 1, "one dataset: papers, terms, citation, files"),
+        (fetch, "+", "bring the files of datasets into the cache and verify them"),
+        (verify, "*", "check the sha256 of every file in the cache and in a mirror folder"),
+        (stats, "*", "counts of the records beside those that the papers print"),
+    ]:
+        name = run.__name__.split("_")[0]
+        action = actions.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
+        if names:
+            action.add_argument("names", nargs=names, metavar="NAME", help="a dataset, e.g. CLINC150")
+        action.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        action.set_defaults(run=run)
+        if run is fetch:
+            help_ = "also files that nobody could check; their hash is recorded and enforced from then on"
+            action.add_argument("--unchecked", action="store_true", help=help_)
+
+
+def list_sources(arguments: argparse.Namespace) -> int:
+    """One row per dataset."""
+    rows = [
+        {
+            "name": source.name,
+            "availability": source.availability,
+            "files": sum(file.verified for file in source.files),
+            "MB": round(sum(file.size for file in source.files) / 1e6, 1),
+            "may be shared": MAY_SHARE[source.redistributable],
+            "licence": source.licence if arguments.json else textwrap.shorten(source.licence, 36, placeholder=" …"),
+            "papers": _by_paper(source.papers),
+        }
+        for source in load_registry().values()
+    ]
+    _show(rows, arguments.json)
+    return 0
+
+
+def info(arguments: argparse.Namespace) -> int:
+    """Everything that the registry says about one dataset, and which files are in the cache."""
+    from dialnb.data.store import default_store
+
+    store = default_store()
+    source = get_source(arguments.names[0])
+    files = [_file_row(store, source, file) for file in source.files]
+    about = {
+        "name": source.name,
+        "title": source.title,
+        "used by": _by_paper(source.papers) or "none of the papers",
+        "licence": source.licence,
+        "may be shared": MAY_SHARE[source.redistributable],
+        "cite": source.citation,
+        "homepage": source.homepage or "none",
+        "coverage": source.coverage,
+    } | ({"note": source.note} if source.note else {})
+    if arguments.json:
+        print(json.dumps(about | {"papers": source.papers, "files": files}, indent=1, ensure_ascii=False))
+        return 0
+    width = shutil.get_terminal_size().columns
+    for label, text in about.items():
+        print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
+    if files:
+        print()
+        _show([{k: row[k] for k in ("key", "bytes", "sha256", "cached")} | {"from": row["urls"][0] if row["urls"] else
+               "by hand"} for row in files], False)  # fmt: skip
+    return 0
+
+
+def fetch(arguments: argparse.Namespace) -> int:
+    """Fetch the checked files of each dataset, or all of them."""
+    from dialnb.data.store import default_store
+
+    store = default_store()
+    rows = []
+    for source in [get_source(name) for name in arguments.names]:
+        wanted = [file for file in source.files if file.verified or arguments.unchecked]
+        if not wanted:
+            hint = " Try --unchecked." if any(file.urls for file in source.files) else ""
+            raise DataError(f"{source.name} has no checked files to fetch. {source.coverage}{hint}")
+        paths = store.fetch(source.name, [file.key for file in wanted])
+        size = sum(path.stat().st_size for path in paths.values())
+        folder = store.cache / "files" / source.name
+        rows.append({"name": source.name, "files": len(paths), "MB": round(size / 1e6, 1), "folder": str(folder)})
+    _show(rows, arguments.json)
+    return 0
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Check all copies; 1 if one is bad, or if a dataset that was asked for by name has missing files."""
+    from dialnb.data.store import default_store
+
+    store = default_store()
+    sources = [get_source(name) for name in arguments.names] or list(load_registry().values())
+    wanted = [(source, file) for source in sources for file in source.files if _is_checkable(store, source, file)]
+    with ThreadPoolExecutor() as pool:
+        checks = pool.map(lambda pair: store.check(pair[0].name, pair[1].key), wanted)
+        states = list(tqdm(checks, "verify", len(wanted), leave=False, delay=2, unit="file"))
+    found = [(source.name, file.key, *state) for (source, file), state in zip(wanted, states, strict=True)]
+    total = Counter(state for _, _, state, _ in found)
+    counts = {state: total[state] for state in ("ok", "missing", "bad")}
+    bad = [{"name": name, "file": key, "problem": text} for name, key, state, text in found if state == "bad"]
+    rows = [{"name": s.name} | {state: sum(n == s.name and st == state for n, _, st, _ in found) for state in counts}
+            for s in sources]  # fmt: skip
+    if arguments.json:
+        print(json.dumps({**counts, "datasets": rows, "problems": bad}, indent=1, ensure_ascii=False))
+    else:
+        _show([row for row in rows if any(row[state] for state in counts)], False)
+        for item in bad:
+            print(f"\nbad: {item['name']} {item['file']}\n  {item['problem']}")
+        print(f"\n{len(found):,} files: {counts['ok']:,} ok, {counts['missing']:,} missing, {counts['bad']:,} bad")
+    return int(bool(bad) or bool(arguments.names and counts["missing"]))
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """Counts beside the published ones."""
+    from dialnb.data.stats import main_stats
+
+    return main_stats(arguments.names, arguments.json)
+
+
+def _is_checkable(store: Store, source: Source, file: SourceFile) -> bool:
+    return file.verified or store.location(source, file).exists()
+
+
+def _file_row(store: Store, source: Source, file: SourceFile) -> dict[str, Any]:
+    return {
+        "key": file.key,
+        "bytes": file.size or None,
+        "sha256": file.sha256[:12] + "…" if file.sha256 else "not checked",
+        "cached": "yes" if store.location(source, file).exists() else "no",
+        "licence": file.licence,
+        "urls": list(file.urls),
+        "note": file.note,
+    }
+
+
+def _by_paper(tables: Iterable[str]) -> str:
+    """ "DSE T2", "DSE T3", "UMS T1" as "DSE T2 T3, UMS T1"."""
+    grouped: dict[str, list[str]] = {}
+    for paper, table in (item.split() for item in tables):
+        grouped.setdefault(paper, []).append(table)
+    return ", ".join(f"{paper} {' '.join(found)}" for paper, found in grouped.items())
+
+
+def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """A table with aligned columns, numbers to the right; the last column may be as long as it likes."""
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    header = list(rows[0]) if rows else []
+    cells = [
+        [f"{v:,}" if isinstance(v, int | float) else str("" if v is None else v) for v in r.values()] for r in rows
+    ]
+    widths = [max(len(text) for text in column) for column in zip(header, *cells, strict=True)]
+    right = [all(isinstance(row[name], int | float | None) for row in rows) for name in header]
+    for line in (header, ["-" * width for width in widths], *cells):
+        parts = [t.rjust(w) if r else t.ljust(w) for t, w, r in zip(line, widths, right, strict=True)]
+        print("  ".join(parts).rstrip())
