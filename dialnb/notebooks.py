@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", type=Path, help="notebooks, or folders that hold them")
     parser.add_argument("--fix", action="store_true", help="strip in place instead of complaining")
     options = parser.parse_args(argv)
+    if missing := [str(path) for path in options.paths if not path.exists()]:
+        parser.error(f"expected notebooks or folders, found nothing at {', '.join(missing)}")
     files, dirty = find_notebooks(options.paths), 0
     for file in files:
         notebook = json.loads(file.read_text(encoding="utf-8"))

@@ -69,3 +69,9 @@ def test_checkpoint_copies_are_not_looked_at(tmp_path):
     for path in (tmp_path / "dse.ipynb", tmp_path / ".ipynb_checkpoints" / "dse.ipynb"):
         path.write_text("{}", encoding="utf-8")
     assert find_notebooks([tmp_path]) == [tmp_path / "dse.ipynb"]
+
+
+def test_a_path_that_does_not_exist_is_a_usage_error_not_a_clean_bill(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path / "nowhere")])
+    assert stop.value.code == 2 and "found nothing at" in capsys.readouterr().err
