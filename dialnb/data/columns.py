@@ -9,13 +9,16 @@ array is checksummed: a file that does not check out is rebuilt, never trusted.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 import json
 import os
 import typing
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from contextlib import contextmanager
+from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 from pathlib import Path
 
@@ -155,7 +158,14 @@ class Structs:
         return self
 
     def read(self, start: int, stop: int) -> list:
-        return list(map(self.kind, *(field.read(start, stop) for field in self.fields.values())))
+        """Make the records of rows start to stop, field by field.
+
+        The slots are filled directly: the constructor of a frozen dataclass takes five times as long.
+        """
+        made = list(map(object.__new__, repeat(self.kind, stop - start)))
+        for name, field in self.fields.items():
+            deque(map(getattr(self.kind, name).__set__, made, field.read(start, stop)), maxlen=0)
+        return made
 
 
 Column = Strings | Numbers | Tuples | Structs
@@ -223,11 +233,13 @@ def build_table(items: Iterable, path: Path, fingerprint: str, metadata: Callabl
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
         if table is None:
-            arrays, about = _arrays(iter(items))
+            with _no_cycle_search():
+                arrays, about = _arrays(iter(items))
             about |= {"fingerprint": fingerprint, "checksum": _checksum(arrays)} | metadata()
             part = path.with_suffix(f".{os.getpid()}.part")
             try:
                 save_file(arrays, part, about)
+                part.chmod(0o644)
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)
@@ -267,6 +279,18 @@ def _arrays(items: Iterator) -> tuple[Arrays, dict[str, str]]:
     arrays: Arrays = {}
     columns.save(arrays, "")
     return arrays, {"record": kind.__name__, "rows": str(rows), "format": str(FORMAT)}
+
+
+@contextmanager
+def _no_cycle_search() -> Iterator[None]:
+    """Pause the search for reference cycles: reading makes millions of objects and no cycles, and is a third faster."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _checksum(arrays: Arrays) -> str:

@@ -72,8 +72,8 @@ class Dataset(Sequence):
 
     def __repr__(self) -> str:
         variant = f" ({self.variant})" if self.variant else ""
-        left_out = f", {sum(self.skipped.values()):,} rows left out" if self.skipped else ""
-        return f"<{self.name}{variant}: {len(self):,} {self.table.kind} records{left_out}>"
+        remarks = "; see .skipped" if self.skipped else ""
+        return f"<{self.name}{variant}: {len(self):,} {self.table.kind} records{remarks}>"
 
     def filter(self, **wanted: str | int | float | Sequence) -> Dataset:
         """The records whose fields equal the wanted value, or one of several: ``filter(split=("train", "dev"))``."""
@@ -111,9 +111,7 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     store = store or default_store()
     made = get_reader(name)
     variant = made.variant(variant)
-    fingerprint = _fingerprint(made, variant, store)
-    path = Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
-    table = open_table(path, fingerprint) or _read(made, variant, store, path, fingerprint)
+    table, fingerprint = _table(made, variant, store)
     licence = get_source(made.sources[0]).licence
     skipped = json.loads(table.metadata["skipped"])
     dataset = Dataset(made.dataset, variant, licence, fingerprint, skipped, table, np.arange(len(table)))
@@ -126,23 +124,30 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     return chosen
 
 
-def _read(made: Reader, variant: str, store: Store, path: Path, fingerprint: str) -> Table:
-    """Run the reader and keep its records at ``path``."""
-    skipped = Skipped()
+def _table(made: Reader, variant: str, store: Store) -> tuple[Table, str]:
+    """The cached table of a reader's records and its fingerprint, read from the sources if need be.
 
-    def metadata() -> dict[str, str]:
-        return {"skipped": json.dumps(dict(skipped.counts))}
-
-    table = build_table(made(store, skipped, variant or None), path, fingerprint, metadata)
-    if not len(table):
-        raise DataError(f"{made.dataset} {variant} gave no records; reasons: {dict(skipped.counts)}")
-    return table
+    A file that the registry has no hash for gets one when it is first read, which changes the fingerprint: then the
+    records are read once more, so that what is kept is always named after the bytes it came from.
+    """
+    fingerprint = _fingerprint(made, variant, store)
+    path = Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+    table = open_table(path, fingerprint)
+    if table is None:
+        skipped = Skipped()
+        records = made(store, skipped, variant or None)
+        table = build_table(records, path, fingerprint, lambda: {"skipped": json.dumps(skipped.counts)})
+        if _fingerprint(made, variant, store) != fingerprint:
+            path.unlink()
+            return _table(made, variant, store)
+    return table, fingerprint
 
 
 def _fingerprint(made: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the columns."""
     from dialnb.data.sources import get_source
 
-    inputs = [[source, file.key, file.sha256] for source in made.sources for file in get_source(source).files]
+    sources = [get_source(name) for name in made.sources]
+    inputs = [[source.name, file.key, store.digest(source, file)] for source in sources for file in source.files]
     parts = [made.dataset, variant, made.version, FORMAT, inputs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

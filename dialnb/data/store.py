@@ -131,6 +131,12 @@ class Store:
         """Where the file lies in the cache, or would."""
         return self.cache / "files" / source.name / file.key
 
+    def digest(self, source: Source, file: SourceFile) -> str:
+        """What a file's bytes are known by: the registry's hash, else the recorded one; "" if it was never seen."""
+        recorded = "" if file.verified else self._recorded().get(f"{source.name}/{file.key}", {}).get("sha256", "")
+        unseen = "mirrored" if any(self._mirror_copies(file)) else ""
+        return file.members_sha256 or file.sha256 or recorded or unseen
+
     def check(self, source: str, key: str) -> tuple[str, str]:
         """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in a mirror folder; changes nothing.
 
@@ -218,13 +224,13 @@ class Store:
         with NamedTemporaryFile(dir=self.cache / "partial", prefix="new-", delete=False) as temporary:
             new = Path(temporary.name)
             try:
-                self._verify(source, file, raw, temporary)
+                sha256 = self._verify(source, file, raw, temporary)
                 temporary.close()
                 new.chmod(0o644)
                 new.replace(target)
             finally:
                 new.unlink(missing_ok=True)
-        self._trust(target)
+        self._trust(source, file, target, sha256)
 
     def _mirror_copies(self, file: SourceFile) -> Iterator[Path]:
         """Files of a mirror folder that hold this file, plain or gzipped."""
@@ -255,18 +261,20 @@ class Store:
         try:
             status = target.stat()
             if self._trusted.get(target) != (status.st_size, status.st_mtime_ns):
-                self._verify(source, file, target, None)
-                self._trust(target)
+                self._trust(source, file, target, self._verify(source, file, target, None))
             return True
         except (FileNotFoundError, _Bad):
             return False
 
-    def _trust(self, target: Path) -> None:
+    def _trust(self, source: Source, file: SourceFile, target: Path, sha256: str) -> None:
+        """Hand out `target` without hashing it again, and record its hash where the registry has another or none."""
         status = target.stat()
         self._trusted[target] = (status.st_size, status.st_mtime_ns)
+        if sha256 != file.sha256 and sha256 != self._recorded(source, file):
+            self._record(source, file, sha256)
 
-    def _verify(self, source: Source, file: SourceFile, raw: Path, sink: BinaryIO | None) -> None:
-        """Check the uncompressed bytes of `raw` against the registry or the recorded hash, copying them into `sink`."""
+    def _verify(self, source: Source, file: SourceFile, raw: Path, sink: BinaryIO | None) -> str:
+        """sha256 of the uncompressed bytes of `raw`, once they are known to be right; copies them into `sink`."""
         limit = file.size if file.sha256 and not file.members_sha256 else LARGE
         digest, size = hashlib.sha256(), 0
         with _uncompressed(raw, file.key) as stream:
@@ -286,20 +294,16 @@ class Store:
                         sink.write(chunk)
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise _Bad(f"is a damaged gzip file ({error})") from None
-        found, known = digest.hexdigest(), file.sha256
-        if found == known:
-            return
-        if not known or file.members_sha256:
-            known = self._recorded().get(f"{source.name}/{file.key}", {}).get("sha256", "")
-            if found == known:
-                return
-            if file.members_sha256:
-                self._verify_members(file, raw)
-            if not known or file.members_sha256:
-                return self._record(source, file, found, size)
-        if file.size and size != file.size:
-            raise _Bad(f"has {size:,} bytes instead of {file.size:,}")
-        raise _Bad(f"has sha256 {found[:16]}… instead of {known[:16]}…")
+        found = digest.hexdigest()
+        known = file.sha256 if file.sha256 and not file.members_sha256 else self._recorded(source, file)
+        if found in (file.sha256, known):
+            return found
+        if file.members_sha256:
+            self._verify_members(file, raw)
+        elif known:
+            wrong = f"{size:,} bytes instead of {file.size:,}" if file.size not in (0, size) else ""
+            raise _Bad(f"has {wrong or f'sha256 {found[:16]}… instead of {known[:16]}…'}")
+        return found
 
     def _verify_members(self, file: SourceFile, raw: Path) -> None:
         try:
@@ -309,18 +313,23 @@ class Store:
         if found != file.members_sha256:
             raise _Bad(f"has members with sha256 {found[:16]}… instead of {file.members_sha256[:16]}…")
 
-    def _recorded(self) -> dict[str, dict[str, str]]:
+    def _recorded(self, source: Source, file: SourceFile) -> str:
+        """The hash that was seen first, or ""."""
+        return self._records().get(f"{source.name}/{file.key}", {}).get("sha256", "")
+
+    def _records(self) -> dict[str, dict[str, str]]:
         try:
             return json.loads((self.cache / "recorded.json").read_text("utf-8"))
         except FileNotFoundError:
             return {}
+        except ValueError as error:
+            raise DataError(f"{self.cache / 'recorded.json'} is damaged ({error}); repair or delete it") from None
 
-    def _record(self, source: Source, file: SourceFile, sha256: str, size: int) -> None:
-        """Remember the hash of a file that the registry knows no hash for."""
+    def _record(self, source: Source, file: SourceFile, sha256: str) -> None:
         (self.cache / "locks").mkdir(parents=True, exist_ok=True)
         with FileLock(self.cache / "locks" / "recorded.lock"):
-            entry = {"sha256": sha256, "size": size, "first seen": date.today().isoformat()}
-            text = json.dumps(self._recorded() | {f"{source.name}/{file.key}": entry}, indent=1, sort_keys=True)
+            entry = {"sha256": sha256, "first seen": date.today().isoformat()}
+            text = json.dumps(self._records() | {f"{source.name}/{file.key}": entry}, indent=1, sort_keys=True)
             new = self.cache / "recorded.json.new"
             new.write_text(text + "\n", "utf-8")
             new.replace(self.cache / "recorded.json")
