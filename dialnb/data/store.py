@@ -133,9 +133,9 @@ class Store:
 
     def digest(self, source: Source, file: SourceFile) -> str:
         """What a file's bytes are known by: the registry's hash, else the recorded one; "" if it was never seen."""
-        recorded = "" if file.verified else self._recorded().get(f"{source.name}/{file.key}", {}).get("sha256", "")
-        unseen = "mirrored" if any(self._mirror_copies(file)) else ""
-        return file.members_sha256 or file.sha256 or recorded or unseen
+        if file.verified:
+            return file.members_sha256 or file.sha256
+        return self._recorded(source, file) or ("mirrored" if any(self._mirror_copies(file)) else "")
 
     def check(self, source: str, key: str) -> tuple[str, str]:
         """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in a mirror folder; changes nothing.
