@@ -1,4 +1,4 @@
-"""One family of errors, each a sentence for the person at the keyboard: what was expected, what was found, what to do."""
+"""One family of errors, each a sentence for the reader: what was expected, what was found, where, what to do."""
 
 from __future__ import annotations
 
