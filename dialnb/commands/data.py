@@ -87,8 +87,8 @@ def info(arguments: argparse.Namespace) -> int:
         print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
     if files:
         print()
-        _show([{k: row[k] for k in ("key", "bytes", "sha256", "cached")} | {"from": row["urls"][0] if row["urls"] else
-               "by hand"} for row in files], False)  # fmt: skip
+        columns = ("key", "bytes", "sha256", "cached")
+        _show([{c: row[c] for c in columns} | {"from": (row["urls"] or ["by hand"])[0]} for row in files], False)
     return 0
 
 
@@ -125,8 +125,8 @@ def verify(arguments: argparse.Namespace) -> int:
     total = Counter(state for _, _, state, _ in found)
     counts = {state: total[state] for state in ("ok", "missing", "bad")}
     bad = [{"name": name, "file": key, "problem": text} for name, key, state, text in found if state == "bad"]
-    rows = [{"name": s.name} | {state: sum(n == s.name and st == state for n, _, st, _ in found) for state in counts}
-            for s in sources]  # fmt: skip
+    each = Counter((name, state) for name, _, state, _ in found)
+    rows = [{"name": source.name} | {state: each[source.name, state] for state in counts} for source in sources]
     if arguments.json:
         print(json.dumps({**counts, "datasets": rows, "problems": bad}, indent=1, ensure_ascii=False))
     else:

@@ -1,7 +1,7 @@
 """Read members of zip and tar archives in memory, without trusting them: nothing escapes, nothing explodes.
 
-Members are never written to disk. Names that would leave the folder of the archive, links and devices, and archives that
-unpack to far more than they should are refused with a `DataError` before their bytes are read.
+Members are never written to disk. Names that would leave the folder of the archive, links and devices, and archives
+that unpack to far more than they should are refused with a `DataError` before their bytes are read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def read_members(
 ) -> dict[str, bytes]:
     """Members whose name matches `pattern` ("*" also crosses "/"), in sorted order.
 
-    `strip_top` drops the first folder of every name, which hosts invent ("STAR-3058975/"); `limit` is the number of bytes
-    that the whole archive may unpack to, by default 100 times its own size and at least 64 MiB.
+    `strip_top` drops the first folder of every name, which hosts invent ("STAR-3058975/"); `limit` is the number of
+    bytes that the whole archive may unpack to, by default 100 times its own size and at least 64 MiB.
     """
     return dict(sorted(_members(path, (pattern,), strip_top, limit)))
 

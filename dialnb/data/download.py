@@ -22,7 +22,7 @@ NO_CONNECTION = (
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds before a silent server is given up, tries without progress, and the first pause between tries (doubling)."""
+    """Seconds until a silent server is given up, tries without progress, first pause between tries (then doubling)."""
 
     connect: float = 6.0
     read: float = 30.0
@@ -45,34 +45,37 @@ class _Interrupted(Exception):
 def download(url: str, part: Path, *, resume: bool, limit: int, patience: Patience) -> bool:
     """Leave the body of `url`, as the server sends it, in `part`; returns whether earlier bytes in `part` were kept.
 
-    A try that is cut off is continued with a Range request where `resume` allows it and the server can, else begun again.
-    Tries are counted from the last progress, so that a long file over a poor line arrives in the end. A host that
-    cannot be reached is asked just twice.
+    A try that is cut off is continued with a Range request where `resume` allows it and the server can, else begun
+    again. Tries are counted from the last progress, so that a long file over a poor line arrives in the end. A host
+    that cannot be reached is asked just twice.
     """
     if not resume:
         part.unlink(missing_ok=True)
-    best, failures, resumed = 0, 0, False
+    best, failures = _size(part), 0
     while True:
         try:
-            resumed |= _transfer(url, part, limit, patience)
-            return resumed
+            return _transfer(url, part, limit, patience)
         except _Interrupted as error:
-            here = part.stat().st_size if part.exists() else 0
-            failures, best = (0, here) if here > best else (failures + 1, best)
-            if failures >= (patience.tries if best else patience.tries - 1):
-                raise DownloadError(f"{error}, {failures + 1} times in a row") from None
+            failures = 1 if _size(part) > best else failures + 1
+            best = max(best, _size(part))
+            if failures >= patience.tries:
+                raise DownloadError(f"{error}, {failures} times in a row") from None
         except Unreachable:
             failures += 1
             if failures > 1:
                 raise
         if not resume:
             part.unlink(missing_ok=True)
-        time.sleep(patience.pause * 2 ** max(failures - 1, 0))
+        time.sleep(patience.pause * 2 ** (failures - 1))
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
 
 
 def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
     """One request; returns whether the server continued where `part` ended."""
-    start = part.stat().st_size if part.exists() else 0
+    start = _size(part)
     headers = {"Accept-Encoding": "identity", "User-Agent": "dialnb"} | ({"Range": f"bytes={start}-"} if start else {})
     timeout = (patience.connect, patience.read)
     try:
@@ -118,4 +121,5 @@ def _save(response: requests.Response, part: Path, start: int, limit: int) -> No
             file.write(chunk)
             bar.update(len(chunk))
             if file.tell() > limit:
+                part.unlink()
                 raise DownloadError(f"the server sends more than the {limit:,} bytes expected")

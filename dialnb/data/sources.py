@@ -1,7 +1,8 @@
 """Where bytes come from: one `Source` per dataset that the five papers name, with licence, citation and hashed files.
 
-The registry is data, in `dialnb/data/registry/`: `sources.yaml` is written by hand (papers and tables, licence, citation,
-coverage, official files that could not be checked), `copies.tsv` and `files.tsv` list the pinned copies and their files.
+The registry is data, in `dialnb/data/registry/`: `sources.yaml` is written by hand (papers and tables, licence,
+citation, coverage, official files that could not be checked); `copies.tsv` and `files.tsv` list the pinned copies and
+their files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import yaml
 
@@ -23,11 +24,11 @@ AVAILABILITY = ("complete", "partial", "unavailable")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a source. `sha256` and `size` are of the uncompressed bytes; both are empty if nobody could check them.
+    """One file of a source. `sha256` and `size` are of the uncompressed bytes; both are empty if nobody checked them.
 
-    Hosts re-compress archives at will, so an archive may instead be known by its members: `members_sha256` is the sha256
-    over the sorted lines "name TAB sha256-of-the-member NEWLINE" of the members that match `members`, named without
-    their common top folder. An empty `urls` means that the file must be fetched by hand (see `note`).
+    Hosts re-compress archives at will, so an archive may instead be known by its members: `members_sha256` is the
+    sha256 over the sorted lines "name TAB sha256-of-the-member NEWLINE" of the members that match `members`, named
+    without their common top folder. An empty `urls` means that the file must be fetched by hand (see `note`).
     """
 
     key: str
@@ -96,23 +97,29 @@ def load_registry() -> dict[str, Source]:
 
 
 def _source(name: str, entry: dict[str, Any], pinned: list[SourceFile]) -> Source:
-    entry = {"redistributable": None, "homepage": "", "note": "", "papers": (), **entry}
+    entry = {"redistributable": None, "homepage": "", "note": "", **entry, "papers": tuple(entry.get("papers", ()))}
     entry.pop("official", None)
-    own = [
-        SourceFile(**{"licence": entry["licence"], **item, **{k: tuple(item.get(k, ())) for k in ("urls", "members")}})
-        for item in entry.pop("files", ())
-    ]
+    found = [*pinned, *_unchecked_files(entry["licence"], entry.pop("unchecked", ()))]
+    for item in entry.pop("files", ()):
+        lists = {field: tuple(item.get(field, ())) for field in ("urls", "members")}
+        found.append(SourceFile(**{"licence": entry["licence"], **item, **lists}))
     try:
-        source = Source(name=name, **{**entry, "papers": tuple(entry["papers"])}, files=(*pinned, *own))
+        source = Source(name=name, **entry, files=tuple(found))
     except TypeError as error:
         raise DataError(f"registry entry {name} in sources.yaml has missing or unknown fields: {error}") from None
     if source.availability not in AVAILABILITY:
-        raise DataError(
-            f"registry entry {name}: availability is {source.availability!r}, expected one of {AVAILABILITY}"
-        )
+        raise DataError(f"registry entry {name}: availability {source.availability!r} is not one of {AVAILABILITY}")
     if len({file.key for file in source.files}) != len(source.files):
         raise DataError(f"registry entry {name} lists the same file key twice")
     return source
+
+
+def _unchecked_files(licence: str, groups: list[dict[str, Any]]) -> Iterator[SourceFile]:
+    """Official files without a known hash; a group without a base address has to be fetched by hand."""
+    for group in groups:
+        for key in group["keys"]:
+            urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
+            yield SourceFile(key, urls, licence=licence, note=group.get("note", ""))
 
 
 def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:

@@ -80,9 +80,9 @@ class Store:
         entry = get_source(source)
         file = entry.file(key)
         target = self.location(entry, file)
-        if self._intact(entry, file, target):
-            return target
         try:
+            if self._intact(entry, file, target):
+                return target
             for folder in (target.parent, self.cache / "partial", self.cache / "locks"):
                 folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.cache / "locks" / f"{_tag(entry.name, key)}.lock"):
