@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in COMMANDS:
         import_module(f"dialnb.commands.{name}").register(subparsers)
     arguments = parser.parse_args(argv)
-    warnings.showwarning = _say_warning
     try:
-        return arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            return arguments.run(arguments)
     except DialnbError as error:
         print(f"dialnb: {error}", file=sys.stderr)
         return 2 if isinstance(error, UnknownName) else 1

@@ -142,6 +142,12 @@ def server():
     http.server_close()
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    """A proxy of this machine must not stand between the store and the local server."""
+    monkeypatch.setenv("no_proxy", "*")
+
+
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "cache", patience=HURRIED, offline=False)
