@@ -80,7 +80,7 @@ def read_slot_filling(store: Store, source: str, folder: str) -> Iterator[Intent
 @reader("SNIPS", variants=("slots", "original", "dse"))
 def read_snips(store: Store, skipped: Skipped, variant: str = "slots") -> Iterator[IntentUtterance]:
     """7 intents: "slots" is the processed release, "original" the JSON files (their validation set is the test set
-    of the papers), "dse" those files re-split 90:10 per class (fidelity: 1,446 test rows where DSE prints 1,447)."""
+    of the papers), "dse" those files re-split 90:10 per class (1,446 test rows by the rule, where DSE prints 1,447)."""
     if variant == "slots":
         yield from read_slot_filling(store, "SNIPS", "data/snips")
     elif variant == "original":
