@@ -39,7 +39,8 @@ def _smallest(values: Sequence[int] | np.ndarray) -> np.ndarray:
     """An integer array of the narrowest type that holds the values."""
     array = np.asarray(values, dtype=np.int64)
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    return array.astype(np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high)))
+    sizes = (np.int8, np.int16, np.int32, np.int64) if low < 0 else (np.uint8, np.uint16, np.uint32, np.int64)
+    return array.astype(next(size for size in sizes if np.iinfo(size).min <= low and high <= np.iinfo(size).max))
 
 
 class Strings:
@@ -253,14 +254,19 @@ def open_table(path: Path, fingerprint: str) -> Table | None:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        if metadata.get("fingerprint") != fingerprint or metadata.get("checksum") != _checksum(arrays):
-            raise ValueError("its contents do not match its checksum")
+        if metadata.get("fingerprint") != fingerprint:
+            raise ValueError("they were made from other inputs")
+        if metadata.get("checksum") != _checksum(arrays):
+            raise ValueError("they are damaged (wrong checksum)")
         return Table(arrays, metadata)
     except FileNotFoundError:
         return None
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        warnings.warn(f"the cached records in {path} are damaged and are read anew: {error}", stacklevel=2)
-        return None
+    except (SafetensorError, OSError, KeyError) as error:
+        problem = f"they are damaged ({error})"
+    except ValueError as error:
+        problem = str(error)
+    warnings.warn(f"the cached records in {path} are read anew: {problem}", stacklevel=2)
+    return None
 
 
 def _arrays(items: Iterator) -> tuple[Arrays, dict[str, str]]:
