@@ -1,0 +1,180 @@
+"""Few-shot fine-tuning as DSE's code does it: one loop with early stopping for intents, actions and responses.
+
+AdamW without weight decay, linear decay after 5 % warm-up over the nominal number of epochs. Validation runs every
+``max(eval_steps, steps per epoch)`` steps, the first time before any update; training stops at the end of an epoch
+once more than ``patience`` validations in a row brought nothing. Only the weights that were best on validation are
+scored on the test set. The encoder that comes in is never changed: each run trains a clone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dialnb.errors import DataError, TrainingError
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """The settings of one fine-tuning task."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: int
+    patience: int
+    eval_steps: int
+    max_length: int
+    dropout: float = 0.0
+    warmup: float = 0.05
+
+
+INTENTS = FineTuning(3e-5, batch_size=16, epochs=50, patience=5, eval_steps=10, max_length=64, dropout=0.1)
+RESPONSES = FineTuning(3e-5, batch_size=100, epochs=50, patience=3, eval_steps=50, max_length=128)
+ACTIONS = FineTuning(5e-5, batch_size=32, epochs=100, patience=3, eval_steps=30, max_length=32, dropout=0.2)
+TRAINING_SEED = 24
+"""Seed of initialisation, order and dropout, the same for every split as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """What a run did: best validation score, the step it was reached at, and all validations (step, score)."""
+
+    best: float
+    step: int
+    validations: tuple[tuple[int, float], ...]
+
+
+def finetune(
+    model: nn.Module,
+    n: int,
+    batch_loss: Callable[[np.ndarray], Tensor],
+    validate: Callable[[], float],
+    recipe: FineTuning,
+    seed: int = TRAINING_SEED,
+) -> FineTuned:
+    """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
+
+    ``batch_loss`` receives row numbers of the training examples; ``validate`` scores the model as it is (higher is
+    better). A score must exceed 0 and every earlier one to count as an improvement.
+    """
+    if n < 1:
+        raise DataError("fine-tuning needs at least one training example")
+    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
+    total = max(1, n * recipe.epochs // recipe.batch_size)
+    warm = int(total * recipe.warmup)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda s: s / max(1, warm) if s < warm else max(0.0, (total - s) / max(1, total - warm))
+    )
+    generator = np.random.default_rng(seed)
+    interval = max(recipe.eval_steps, -(-n // recipe.batch_size))
+    best, best_step, fruitless, step = 0.0, 0, 0, 0
+    best_state = _copy_state(model)
+    validations: list[tuple[int, float]] = []
+    with _seeded(model, seed):
+        for _ in range(recipe.epochs):
+            order = generator.permutation(n)
+            for start in range(0, n, recipe.batch_size):
+                if step % interval == 0:
+                    model.eval()
+                    with torch.no_grad():
+                        score = validate()
+                    validations.append((step, score))
+                    if score > best:
+                        best, best_step, fruitless, best_state = score, step, 0, _copy_state(model)
+                    else:
+                        fruitless += 1
+                model.train()
+                loss = batch_loss(order[start : start + recipe.batch_size])
+                if not torch.isfinite(loss):
+                    raise TrainingError(f"the fine-tuning loss became {loss.item()} at step {step}; lower the rate")
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                step += 1
+            if fruitless > recipe.patience:
+                break
+    model.load_state_dict(best_state)
+    model.eval()
+    return FineTuned(best, best_step, tuple(validations))
+
+
+class Classifier(nn.Module):
+    """Dropout and a linear layer on the mean-pooled output of a clone of the encoder."""
+
+    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.encoder = encoder.clone()
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(encoder.dim, classes, device=encoder.device)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        return self.output(self.dropout(self.encoder.embed(ids, pooling="mean")))
+
+
+def fit_classifier(
+    encoder: nn.Module,
+    train: tuple[Sequence[Sequence[int]], np.ndarray],
+    validation: tuple[Sequence[Sequence[int]], np.ndarray],
+    score: Callable[[np.ndarray, np.ndarray], float],
+    recipe: FineTuning,
+    seed: int = TRAINING_SEED,
+) -> Classifier:
+    """Fine-tune on (token ids, targets): class numbers [n], or a 0/1 matrix [n, classes] for several labels each.
+
+    ``score(logits, targets)`` is the validation metric. The number of classes is the width of the matrix, or one more
+    than the largest class number of either part.
+    """
+    (ids, targets), (validation_ids, validation_targets) = train, validation
+    several = targets.ndim == 2
+    classes = targets.shape[1] if several else 1 + int(max(targets.max(), validation_targets.max(initial=0)))
+    with _seeded(encoder, seed):
+        model = Classifier(encoder, classes, recipe.dropout)
+    wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
+    loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
+    finetune(
+        model,
+        len(ids),
+        lambda rows: loss_of(model([ids[row] for row in rows]).float(), wanted[rows]),
+        lambda: score(in_batches(model, validation_ids), validation_targets),
+        recipe,
+        seed,
+    )
+    return model
+
+
+@torch.no_grad()
+def in_batches(function: Callable[[list], Tensor], ids: Sequence[Sequence[int]], batch_size: int = 256) -> np.ndarray:
+    """``function`` over all token-id lists, in batches of similar length, as one array in the given order."""
+    order = np.argsort([-len(row) for row in ids], kind="stable")
+    parts = [
+        function([ids[row] for row in order[start : start + batch_size]]).float().cpu().numpy()
+        for start in range(0, len(ids), batch_size)
+    ]
+    if not parts:
+        raise DataError("there is nothing to score: the list of texts is empty")
+    stacked = np.concatenate(parts)
+    result = np.empty_like(stacked)
+    result[order] = stacked
+    return result
+
+
+def _copy_state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+@contextlib.contextmanager
+def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
+    """Torch's generators seeded inside the block and put back as they were after it."""
+    device = next(model.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,69 @@
+"""Shape of an embedding space: alignment, uniformity, whitening, and how faithful a projection is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dialnb.errors import DataError
+from dialnb.evaluation.vectors import label_ids, normalise
+
+
+def alignment(vectors: np.ndarray, labels: Sequence) -> float:
+    """Mean squared distance over unordered pairs of equal label, on normalised vectors (lower is tighter).
+
+    Per class the sum over pairs is ``size * sum |f - centre|^2``, so the exact mean costs one pass, not n^2.
+
+    >>> round(alignment(np.array([[1, 0], [0.8, 0.6], [0, 1]]), [0, 0, 1]), 6)
+    0.4
+    """
+    points = normalise(np.asarray(vectors, np.float64))
+    names, (ids,) = label_ids(labels)
+    if len(ids) != len(points):
+        raise DataError(f"alignment needs one label per vector: {len(ids)} labels, {len(points)} vectors")
+    sizes = np.bincount(ids, minlength=len(names))
+    pairs = int((sizes * (sizes - 1) // 2).sum())
+    if not pairs:
+        raise DataError("alignment is undefined: no two vectors share a label")
+    order = np.argsort(ids, kind="stable")
+    total = 0.0
+    for rows in np.split(order, np.cumsum(sizes)[:-1]):
+        total += len(rows) * float(((points[rows] - points[rows].mean(0)) ** 2).sum())
+    return total / pairs
+
+
+def uniformity(vectors: np.ndarray, block: int = 1024) -> float:
+    """``log mean exp(-2 |f_i - f_j|^2)`` over unordered pairs i < j, on normalised vectors (lower is more uniform)."""
+    points = normalise(np.asarray(vectors, np.float64))
+    n = len(points)
+    if n < 2:
+        raise DataError(f"uniformity needs at least two vectors, got {n}")
+    total = 0.0
+    for start in range(0, n, block):
+        rows = points[start : start + block]
+        for other in range(start, n, block):
+            columns = points[other : other + block]
+            kernel = np.exp(4 * np.minimum(rows @ columns.T, 1) - 4)
+            total += float(np.triu(kernel, 1).sum() if other == start else kernel.sum())
+    return float(np.log(total / (n * (n - 1) / 2)))
+
+
+def whiten(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
+    """The whitening baseline: centred vectors times ``U Lambda^(-1/2)`` of their own covariance.
+
+    Keeps the ``dimensions`` directions of largest variance; directions without variance are dropped.
+    """
+    centred = np.asarray(vectors, np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
+    _, singular, directions = np.linalg.svd(centred, full_matrices=False)
+    kept = np.flatnonzero(singular > singular.max(initial=0) * 1e-7)[:dimensions]
+    return (centred @ directions[kept].T * (np.sqrt(len(centred)) / singular[kept])).astype(np.float32)
+
+
+def neighbourhood_preservation(vectors: np.ndarray, projection: np.ndarray, neighbours: int = 10) -> float:
+    """Trustworthiness of a projection in [0, 1]: are neighbours in the picture neighbours (by cosine) in the space?"""
+    from sklearn.manifold import trustworthiness
+
+    if len(vectors) <= 2 * neighbours:
+        raise DataError(f"{neighbours} neighbours need more than {2 * neighbours} points, got {len(vectors)}")
+    return float(trustworthiness(normalise(vectors), np.asarray(projection), n_neighbors=neighbours))

@@ -1,0 +1,58 @@
+"""Dialogue inference (DiaEval): is the last utterance consistent with what was said before?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dialnb.data.records import InferenceItem
+from dialnb.evaluation.linear import fit_linear
+from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
+from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids
+
+
+def evaluate_inference(
+    encoder: SupportsEncode,
+    train: Sequence[InferenceItem],
+    validation: Sequence[InferenceItem],
+    test: Sequence[InferenceItem],
+    *,
+    dataset: str,
+    max_length: int = 256,
+    separator: str = "[SEP]",
+    seed: int = 0,
+    grid: dict[str, Any] | None = None,
+    **encoding: Any,
+) -> pd.DataFrame:
+    """Accuracy of a linear layer on the frozen encoder, and the floor of always answering the majority label.
+
+    The input is all utterances joined by the separator, truncated from the left so that the judged reply stays. The
+    majority is that of the training labels. ``grid`` overrides arguments of
+    :func:`~dialnb.evaluation.linear.fit_linear`.
+    """
+    splits = (train, validation, test)
+    _, ids = label_ids(*([item.label for item in items] for items in splits))
+    settings = {"max_length": max_length, "truncate": "left"} | encoding
+    vectors = [
+        encode(encoder, [f" {separator} ".join(item.utterances) for item in items], **settings) for items in splits
+    ]
+
+    def score(logits: np.ndarray, labels: np.ndarray) -> float:
+        return accuracy(logits.argmax(1), labels)
+
+    probe = fit_linear((vectors[0], ids[0]), (vectors[1], ids[1]), score, seed=seed, **(grid or {}))
+    common = {"task": "dialogue inference", "dataset": dataset, "seed": seed, "n": len(test)}
+    point = {"learning_rate": probe.learning_rate, "weight_decay": probe.weight_decay, "epoch": probe.epoch}
+    rows = tidy_rows(
+        {"Accuracy": score(probe.logits(vectors[2]), ids[2])},
+        protocol="paper",
+        method="linear probe",
+        **common,
+        **point,
+    )
+    majority = np.full(len(test), np.bincount(ids[0]).argmax())
+    rows += tidy_rows({"Accuracy": accuracy(majority, ids[2])}, protocol="floor", method="majority", **common)
+    return tidy_frame(rows)

@@ -1,0 +1,73 @@
+"""Few-shot splits and response blocks: drawn once per seed, from labels alone, and so shared by all models."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dialnb.errors import DataError
+
+
+@dataclass(frozen=True)
+class FewShotSplit:
+    """Row numbers of the training file: the support (or fine-tuning) set and its validation set."""
+
+    train: np.ndarray
+    validation: np.ndarray
+
+
+def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShotSplit:
+    """DSE's sampler: per label, in order of first appearance, draw ``min(2 * shots, available)`` rows.
+
+    The first half (rounded up) of a label's draw is for training and the rest for validation; the stream is that of
+    Python's ``random`` after ``random.seed(seed)``.
+    """
+    return few_shot_multilabel_split([(label,) for label in labels], shots, seed)
+
+
+def few_shot_multilabel_split(label_sets: Sequence[Collection[Hashable]], shots: int, seed: int) -> FewShotSplit:
+    """The same per act, over the examples that carry it; an example taken for an earlier act is skipped.
+
+    Skipping is not made up for, so multi-label splits have fewer than ``shots`` × acts examples.
+    """
+    if shots < 1:
+        raise DataError(f"a few-shot split needs at least one shot, got {shots}")
+    generator = random.Random(seed)
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, labels in enumerate(label_sets):
+        for label in labels:
+            rows_of.setdefault(label, []).append(row)
+    taken: set[int] = set()
+    train: list[int] = []
+    validation: list[int] = []
+    for rows in rows_of.values():
+        drawn = generator.sample(rows, min(2 * shots, len(rows)))
+        half = (len(drawn) + 1) // 2
+        train += [row for row in drawn[:half] if row not in taken]
+        validation += [row for row in drawn[half:] if row not in taken]
+        taken.update(drawn)
+    return FewShotSplit(np.array(train, np.int64), np.array(validation, np.int64))
+
+
+def response_blocks(n: int, size: int = 100, seed: int | None = 0) -> np.ndarray:
+    """Rows of n pairs in blocks [blocks, size], shuffled by seed (``None``: file order); the remainder is dropped."""
+    if n < size:
+        raise DataError(f"{n} pairs do not fill one block of {size}")
+    order = np.arange(n) if seed is None else np.random.default_rng(seed).permutation(n)
+    return order[: n - n % size].reshape(-1, size)
+
+
+def response_split(
+    n: int, shots: int, seed: int, validation: int = 100, held_out: Collection[int] = ()
+) -> FewShotSplit:
+    """``shots`` training and ``validation`` pairs of n, disjoint from each other and from the held-out test rows."""
+    free = np.setdiff1d(np.arange(n), np.fromiter(held_out, np.int64, len(held_out)))
+    if len(free) < shots + validation:
+        raise DataError(
+            f"{shots} + {validation} pairs were asked for, but only {len(free)} of {n} are not in the test set"
+        )
+    drawn = np.random.default_rng(seed).permutation(free)[: shots + validation]
+    return FewShotSplit(drawn[:shots], drawn[shots:])

@@ -1,0 +1,218 @@
+"""Response selection: blocks of 100 pairs, listed candidates, labelled candidate lists, and fine-tuning.
+
+Ties count against the true response. Where file order decides instead (the papers' stable sorts), it is reported
+beside it as ``ties="file"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.nn import functional
+
+from dialnb.data.records import QuestionAnswer, SelectionGroup
+from dialnb.errors import DataError, UnknownName
+from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
+from dialnb.evaluation.metrics import Ties, pad_lists, ranked_labels, ranking_metrics, tidy_frame, tidy_rows, top_k
+from dialnb.evaluation.sampling import response_blocks, response_split
+from dialnb.evaluation.vectors import SupportsEncode, encode, encode_unique, label_ids, normalise, pair_scores
+
+Pairs = Sequence[QuestionAnswer] | Sequence[tuple[str, str]]
+Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
+TIES: tuple[Ties, ...] = ("against", "file")
+
+
+def block_ranks(
+    queries: np.ndarray, responses: np.ndarray, blocks: np.ndarray, texts: np.ndarray | None = None
+) -> np.ndarray:
+    """Rank of every query's own response among the responses of its block, by dot product, ties against it.
+
+    ``blocks`` holds pair numbers [blocks, size]; responses with the same number in ``texts`` are equal texts and tie
+    exactly, whatever the rounding. Works on a few blocks at a time, however many there are.
+    """
+    texts = np.arange(len(responses)) if texts is None else np.asarray(texts)
+    ranks = np.empty(blocks.shape, np.int64)
+    step = max(1, (1 << 24) // (blocks.shape[1] * (queries.shape[1] + blocks.shape[1])))
+    for start in range(0, len(blocks), step):
+        part = blocks[start : start + step]
+        scores = np.matmul(queries[part], responses[part].transpose(0, 2, 1))
+        own = np.diagonal(scores, axis1=1, axis2=2)[:, :, None]
+        same = texts[part][:, None, :] == texts[part][:, :, None]
+        ranks[start : start + step] = ((scores >= own) | same).sum(2)
+    return ranks.ravel()
+
+
+def evaluate_blocks(
+    encoder: SupportsEncode,
+    pairs: Pairs,
+    *,
+    dataset: str,
+    protocol: Literal["paper", "code"] = "paper",
+    seeds: Iterable[int] = (0, 1, 2),
+    ks: Sequence[int] = (1, 3, 5, 10),
+    size: int = 100,
+    max_length: int = 128,
+    **encoding: Any,
+) -> pd.DataFrame:
+    """Utterance-level selection (DSE T4): Top-k of each query against the responses of its block.
+
+    ``paper`` shuffles the pairs once per seed before cutting blocks; ``code`` keeps file order, which groups products
+    and is much harder. All shuffles share one encoding pass.
+    """
+    orders = {"paper": list(seeds), "code": [None]}
+    if protocol not in orders:
+        raise UnknownName("protocol of block selection", protocol, orders)
+    sides = list(zip(*_text_pairs(pairs)))
+    queries, responses = (normalise(encode(encoder, side, max_length=max_length, **encoding)) for side in sides)
+    _, (texts,) = label_ids(sides[1])
+    rows: list[dict[str, Any]] = []
+    for seed in orders[protocol]:
+        ranks = block_ranks(queries, responses, response_blocks(len(pairs), size, seed), texts)
+        common = {"task": "response selection", "dataset": dataset, "protocol": protocol, "seed": seed or 0}
+        rows += tidy_rows(top_k(ranks, ks), n=len(ranks), candidates=size, **common)
+    return tidy_frame(rows)
+
+
+def evaluate_candidates(
+    encoder: SupportsEncode,
+    groups: Sequence[SelectionGroup],
+    *,
+    dataset: str,
+    protocol: Literal["paper", "code"] = "paper",
+    ks: Sequence[int] = (1, 3, 5, 10),
+    max_length: int = 128,
+    response_length: int = 32,
+    truncate: Literal["right", "left"] = "right",
+    **encoding: Any,
+) -> pd.DataFrame:
+    """Dialogue-level selection: Top-k of the true response among listed candidates, by cosine with the joined context.
+
+    ``paper`` ranks the listed candidates (100). ``code`` puts the true response in front of them once more (101), as
+    DSE's code does: where it is also listed, the copy ties with it, so ``ties="against"`` and ``ties="file"`` bound
+    what an unstable sort prints. DSE truncates contexts on the right (oldest turns stay), DiaEval on the left.
+    """
+    if protocol not in ("paper", "code"):
+        raise UnknownName("protocol of candidate selection", protocol, ("paper", "code"))
+    listed: list[tuple[str, ...]] = []
+    labels: list[tuple[int, ...]] = []
+    for group in groups:
+        if sum(group.labels) != 1:
+            raise DataError(f"dialogue {group.id} has {sum(group.labels)} true responses, expected exactly one")
+        if protocol == "code":
+            listed.append((group.candidates[group.labels.index(1)], *group.candidates))
+            labels.append((1, *(0 for _ in group.candidates)))
+        else:
+            listed.append(group.candidates)
+            labels.append(group.labels)
+    sizes = [len(candidates) for candidates in listed]
+    contexts = [" ".join(" ".join(group.context).split()) for group in groups]
+    queries, query_ids = encode_unique(encoder, contexts, max_length=max_length, truncate=truncate, **encoding)
+    flat = [text for candidates in listed for text in candidates]
+    responses, response_ids = encode_unique(encoder, flat, max_length=response_length, **encoding)
+    scores = pair_scores(normalise(queries), normalise(responses), np.repeat(query_ids, sizes), response_ids)
+    scores = pad_lists(scores, sizes, -np.inf)
+    flags = pad_lists(np.concatenate(labels), sizes, 0)
+    settings = {"candidates": max(sizes), "truncate": truncate}
+    common = {"task": "response selection", "dataset": dataset, "protocol": protocol, "n": len(groups), **settings}
+    rows: list[dict[str, Any]] = []
+    for ties in TIES:
+        rows += tidy_rows(top_k(ranked_labels(scores, flags, ties).argmax(1) + 1, ks), ties=ties, **common)
+    return tidy_frame(rows)
+
+
+def selection_rows(
+    scores: Sequence[Sequence[float]],
+    labels: Sequence[Sequence[int]],
+    *,
+    dataset: str,
+    ks: Sequence[int] = (1, 2, 5),
+    seed: int = 0,
+) -> pd.DataFrame:
+    """R_n@k, MRR, MAP and P@1 (fractions) of labelled candidate lists under both ways of breaking ties.
+
+    Columns ``without_positive`` (left out) and ``all_positive`` (kept) count the degenerate lists.
+    """
+    sizes = [len(row) for row in labels]
+    if [len(row) for row in scores] != sizes:
+        raise DataError("every candidate needs one score and one label: the lists differ in length")
+    matrix = pad_lists(np.concatenate([np.asarray(row, np.float64) for row in scores]), sizes, -np.inf)
+    flags = pad_lists(np.concatenate([np.asarray(row, np.int64) for row in labels]), sizes, 0)
+    rows: list[dict[str, Any]] = []
+    for ties in TIES:
+        result = ranking_metrics(matrix, flags, ks, ties)
+        counts = {"without_positive": result.without_positive, "all_positive": result.all_positive}
+        common = {"dataset": dataset, "protocol": "paper" if ties == "against" else "code", "seed": seed}
+        rows += tidy_rows(result.values, task="response selection", n=result.n, ties=ties, **common, **counts)
+    return tidy_frame(rows)
+
+
+def evaluate_selection(
+    scorer: Scorer, groups: Sequence[SelectionGroup], *, dataset: str, ks: Sequence[int] = (1, 2, 5), seed: int = 0
+) -> pd.DataFrame:
+    """:func:`selection_rows` for a model that scores whole groups (a cross-encoder's ``score``)."""
+    return selection_rows(scorer(groups), [group.labels for group in groups], dataset=dataset, ks=ks, seed=seed)
+
+
+def response_loss(queries: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of raw dot products from each query to the responses of the batch, one direction (DSE's code)."""
+    scores = (queries @ responses.T).float()
+    return functional.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
+
+
+def finetune_responses(
+    encoder: Any,
+    train: Pairs,
+    test: Pairs,
+    *,
+    dataset: str,
+    shots: Iterable[int] = (500, 1000),
+    seeds: Iterable[int] = range(5),
+    ks: Sequence[int] = (1, 3, 5, 10),
+    size: int = 100,
+    recipe: FineTuning = RESPONSES,
+) -> pd.DataFrame:
+    """Few-shot fine-tuning on pairs (DSE T9), ranked by raw dot product in blocks of the shuffled test pairs.
+
+    ``train`` must not share pairs with ``test``; each seed draws its training pairs and one validation block from it.
+    The selection metric is the sum of Top-1, 3, 5 and 10 on the validation block.
+    """
+
+    def tokenised(pairs: Pairs) -> tuple[list, list, np.ndarray]:
+        queries, responses = zip(*_text_pairs(pairs))
+        ids = (encoder.tokenize(list(side), max_length=recipe.max_length) for side in (queries, responses))
+        return *(list(side) for side in ids), label_ids(responses)[1][0]
+
+    def scores(model: Any, pool: tuple[list, list, np.ndarray], blocks: np.ndarray, ks: Sequence[int]) -> dict:
+        rows = blocks.ravel()
+        queries, responses = (in_batches(model.embed, [side[row] for row in rows]) for side in pool[:2])
+        local = np.arange(len(rows)).reshape(blocks.shape)
+        return top_k(block_ranks(queries, responses, local, pool[2][rows]), ks)
+
+    pool, held_out, seeds = tokenised(train), tokenised(test), list(seeds)
+    blocks = response_blocks(len(test), size, seed=0)
+    rows: list[dict[str, Any]] = []
+    for k, seed in ((k, seed) for k in shots for seed in seeds):
+        split, model = response_split(len(train), k, seed, validation=size), encoder.clone()
+
+        def loss(batch: np.ndarray, split=split, model=model) -> torch.Tensor:
+            return response_loss(*(model.embed([side[row] for row in split.train[batch]]) for side in pool[:2]))
+
+        def validate(split=split, model=model) -> float:
+            return sum(scores(model, pool, split.validation[None], (1, 3, 5, 10)).values())
+
+        finetune(model, k, loss, validate, recipe)
+        settings = {"shots": k, "candidates": size, "method": "fine-tuning"}
+        common = {"task": "response selection", "dataset": dataset, "protocol": "code", "seed": seed}
+        rows += tidy_rows(scores(model, held_out, blocks, ks), n=blocks.size, **common, **settings)
+    return tidy_frame(rows)
+
+
+def _text_pairs(pairs: Pairs) -> list[tuple[str, str]]:
+    """Pairs as (query, response) texts, from question-answer records or plain pairs."""
+    if not len(pairs):
+        raise DataError("response selection needs pairs of query and response, got none")
+    return [(p.question, p.answer) if isinstance(p, QuestionAnswer) else (p[0], p[1]) for p in pairs]

@@ -1,0 +1,231 @@
+"""Response selection, adversarial sets, retrieval and similarity."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from evaluation_standins import TableEncoder, WordEncoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dialnb.data.records import QuestionAnswer, RetrievalQuery, ScoredPair, SelectionGroup
+from dialnb.errors import DataError, UnknownName
+from dialnb.evaluation.adversarial import (
+    Replacement,
+    adversarial_metrics,
+    apply_index,
+    build_adversarial,
+    evaluate_adversarial,
+)
+from dialnb.evaluation.metrics import top_k
+from dialnb.evaluation.retrieval import evaluate_retrieval
+from dialnb.evaluation.selection import (
+    block_ranks,
+    evaluate_blocks,
+    evaluate_candidates,
+    evaluate_selection,
+    selection_rows,
+)
+from dialnb.evaluation.similarity import evaluate_similarity
+
+QUERIES = np.array([[1, 0], [0, 1], [0.6, 0.8], [-1, 0]])
+RESPONSES = np.array([[0.8, 0.6], [0.6, 0.8], [0, 1], [-0.6, -0.8]])
+
+
+def test_ranks_in_a_block_of_the_worked_example():
+    ranks = block_ranks(QUERIES, RESPONSES, np.arange(4)[None])
+    assert ranks.tolist() == [1, 2, 3, 1]
+    assert top_k(ranks, (1, 2, 3)) == {"Top-1": 50, "Top-2": 75, "Top-3": 100}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 9), st.integers(0, 10_000))
+def test_block_ranks_equal_sorting_each_block_and_stay_within_it(count, size, seed):
+    generator = np.random.default_rng(seed)
+    queries, responses = generator.normal(size=(2, count * size, 4))
+    blocks = generator.permutation(count * size).reshape(count, size)
+    ranks = block_ranks(queries, responses, blocks).reshape(blocks.shape)
+    assert ranks.min() >= 1 and ranks.max() <= size
+    for block, found in zip(blocks, ranks):
+        for place, rank in zip(range(size), found):
+            scores = responses[block] @ queries[block[place]]
+            assert list(np.argsort(-scores)).index(place) + 1 == rank
+
+
+def test_equal_responses_in_a_block_tie_against_the_true_one():
+    pairs = [("q1", "yes"), ("q2", "yes"), ("q3", "no"), ("q4", "maybe")]
+    table = {"q1": [1, 0], "q2": [1, 0], "q3": [0, 1], "q4": [-1, 1], "yes": [1, 0], "no": [0, 1], "maybe": [-1, 1]}
+    frame = evaluate_blocks(TableEncoder(table), pairs, dataset="toy", size=4, seeds=(0,), ks=(1, 2))
+    assert frame.value.tolist() == [50, 100]
+
+
+def test_all_shuffles_share_one_encoding_pass_and_file_order_is_the_code_protocol():
+    generator = random.Random(0)
+    texts = [f"w{generator.randrange(40)} w{generator.randrange(40)} w{i}" for i in range(230)]
+    pairs = [QuestionAnswer(text, f"{text} r{i}") for i, text in enumerate(texts)]
+    encoder = WordEncoder()
+    calls: list[int] = []
+    plain = encoder.encode
+    encoder.encode = lambda t, **kw: calls.append(len(t)) or plain(t, **kw)
+    frame = evaluate_blocks(encoder, pairs, dataset="toy")
+    assert calls == [230, 230] and sorted(set(frame.seed)) == [0, 1, 2] and (frame.n == 200).all()
+    assert frame[frame.metric == "Top-1"].value.nunique() > 1
+    code = evaluate_blocks(encoder, pairs, dataset="toy", protocol="code")
+    assert len(code) == 4 and set(code.protocol) == {"code"}
+    with pytest.raises(UnknownName, match="protocol of block selection"):
+        evaluate_blocks(encoder, pairs, dataset="toy", protocol="clean")
+
+
+def _groups() -> tuple[list[SelectionGroup], dict]:
+    table = {"hello there": [1, 0], "gold": [0.9, 0.1], "near": [0.95, 0.05], "far": [0, 1], "other": [-1, 0]}
+    groups = [
+        SelectionGroup("1", ("hello\n", "there"), ("far", "gold", "other"), (0, 1, 0)),
+        SelectionGroup("2", ("hello", "there"), ("near", "gold", "far"), (0, 1, 0)),
+    ]
+    return groups, table
+
+
+def test_listed_candidates_are_ranked_once_in_the_paper_protocol():
+    groups, table = _groups()
+    encoder = TableEncoder(table)
+    frame = evaluate_candidates(encoder, groups, dataset="toy", ks=(1, 2), truncate="left")
+    assert frame[frame.ties == "against"].value.tolist() == [50, 100] and set(frame.candidates) == {3}
+    assert encoder.asked.count("gold") == 1 and encoder.asked[0] == "hello there"
+    assert encoder.settings == [{"max_length": 128, "truncate": "left"}, {"max_length": 32}]
+
+
+def test_the_code_protocol_lists_the_true_response_twice_so_ties_bound_its_top_1():
+    groups, table = _groups()
+    frame = evaluate_candidates(TableEncoder(table), groups, dataset="toy", protocol="code", ks=(1, 2, 3))
+    assert set(frame.candidates) == {4}
+    assert frame[frame.ties == "against"].value.tolist() == [0, 50, 100]
+    assert frame[frame.ties == "file"].value.tolist() == [50, 100, 100]
+
+
+def test_a_dialogue_with_two_true_responses_is_refused():
+    group = SelectionGroup("d7", ("a",), ("b", "c"), (1, 1))
+    with pytest.raises(DataError, match="dialogue d7 has 2 true responses"):
+        evaluate_candidates(TableEncoder({}), [group], dataset="toy")
+
+
+def test_selection_rows_report_both_tie_rules_and_degenerate_lists():
+    frame = selection_rows([[0.5, 0.5], [0.1, 0.9], [0.2, 0.1]], [[1, 0], [0, 0], [1, 1]], dataset="toy", ks=(1,))
+    recall = frame[frame.metric == "R2@1"].set_index("ties").value
+    assert recall["against"] == 0.25 and recall["file"] == 0.75
+    assert set(frame.n) == {2} and set(frame.without_positive) == {1} and set(frame.all_positive) == {1}
+    with pytest.raises(DataError, match="differ in length"):
+        selection_rows([[0.5]], [[1, 0]], dataset="toy")
+
+
+# --- adversarial sets --------------------------------------------------------------------------------------------
+
+utterances = st.sampled_from(["", "  ", "hi", "hi ", "ok", "why", "gold", " gold", "n1"])
+group_lists = st.lists(
+    st.builds(
+        lambda context: SelectionGroup("x", tuple(context), ("gold", "n1", "n2", "n3"), (1, 0, 0, 0)),
+        st.lists(utterances, min_size=1, max_size=6),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=80)
+@given(group_lists, st.integers(0, 50))
+def test_an_adversarial_list_differs_in_one_negative_that_comes_from_its_context(groups, seed):
+    built = build_adversarial(groups, seed)
+    assert len(built.groups) + sum(built.left_out.values()) == len(groups)
+    for changed, entry in zip(built.groups, built.index):
+        group = groups[entry.dialogue]
+        drawn = group.context[entry.utterance]
+        assert drawn.strip() and drawn.strip() != "gold"
+        assert changed.candidates[entry.candidate] == drawn and group.labels[entry.candidate] == 0
+        others = [i for i in range(4) if i != entry.candidate]
+        assert [changed.candidates[i] for i in others] == [group.candidates[i] for i in others]
+        assert changed.context == group.context and changed.labels == group.labels
+        assert sum(text.strip() == drawn.strip() for text in changed.candidates) == 1
+    for number, group in enumerate(groups):
+        usable = any(text.strip() not in ("", "gold") for text in group.context)
+        assert usable == any(entry.dialogue == number for entry in built.index)
+
+
+def _dialogues(n: int = 400) -> list[SelectionGroup]:
+    context = tuple(f"turn {i}" for i in range(4))
+    return [SelectionGroup(str(i), context, ("gold", *(f"n{j}" for j in range(9))), (1,) + (0,) * 9) for i in range(n)]
+
+
+def test_the_same_seed_gives_the_same_set_and_a_prefix_of_the_dialogues_a_prefix_of_the_set():
+    groups = _dialogues()
+    built = build_adversarial(groups, 1)
+    assert built == build_adversarial(groups, 1) and built.index != build_adversarial(groups, 2).index
+    assert build_adversarial(groups[:50], 1).index == built.index[:50]
+
+
+def test_utterances_and_negatives_are_drawn_uniformly():
+    built = build_adversarial(_dialogues(4000), 0)
+    turns = np.bincount([entry.utterance for entry in built.index], minlength=4)
+    places = np.bincount([entry.candidate for entry in built.index], minlength=10)
+    assert places[0] == 0 and abs(turns - 1000).max() < 130 and abs(places[1:] - 4000 / 9).max() < 90
+
+
+def test_a_stored_index_rebuilds_the_set_and_fits_its_own_data_only():
+    groups = _dialogues(20)
+    built = build_adversarial(groups, 0)
+    table = built.frame()
+    assert table.columns.tolist() == ["dialogue", "candidate", "utterance"]
+    assert tuple(apply_index(groups, [Replacement(*row) for row in table.values.tolist()])) == built.groups
+    with pytest.raises(DataError, match="replaces a true response"):
+        apply_index(groups, [Replacement(0, 0, 1)])
+
+
+def test_adversarial_metrics_count_drops_and_wins_of_the_adversarial_candidate():
+    labels = np.array([[1, 0, 0]] * 2)
+    original = np.array([[0.9, 0.1, 0.2], [0.8, 0.7, 0.1]])
+    changed = np.array([[0.9, 0.95, 0.2], [0.8, 0.7, 0.8]])
+    values = adversarial_metrics(original, changed, labels, np.array([1, 2]))
+    assert values["Original R3@1"] == 1 and values["Adversarial R3@1"] == 0 and values["Drop R3@1"] == 1
+    assert values["Adversarial MRR"] == 0.5 and values["Adversarial first"] == 1
+    file = adversarial_metrics(original, changed, labels, np.array([1, 2]), ties="file")
+    assert file["Adversarial R3@1"] == 0.5 and file["Adversarial first"] == 0.5
+
+
+def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate():
+    def scorer(groups):
+        return [[2.0 * (c in g.context) + (c == "gold") for c in g.candidates] for g in groups]
+
+    frame = evaluate_adversarial(scorer, _dialogues(30), dataset="toy")
+    wide = frame[frame.ties == "against"].pivot(index="seed", columns="metric", values="value")
+    assert (wide["Original R10@1"] == 1).all() and (wide["Adversarial R10@1"] == 0).all()
+    assert (wide["Adversarial first"] == 1).all() and sorted(wide.index) == [0, 1, 2]
+    plain = evaluate_selection(scorer, _dialogues(30), dataset="toy")
+    assert plain[plain.metric == "MRR"].value.tolist() == [1, 1]
+
+
+# --- retrieval and similarity ------------------------------------------------------------------------------------
+
+
+def test_retrieval_ranks_pools_by_cosine_and_prints_the_floor_of_a_random_order():
+    table = {"q": [1, 0], "a": [0.9, 0.1], "b": [0.5, 0.5], "c": [0, 1]}
+    queries = [
+        RetrievalQuery(1, "q", (4, 2), (3,)),
+        RetrievalQuery(2, "a", (), ()),
+        RetrievalQuery(3, "b", (2,), (4,)),
+        RetrievalQuery(4, "c", (3,), (2, 1)),
+    ]
+    frame = evaluate_retrieval(TableEncoder(table), queries, dataset="toy")
+    found = frame[frame.protocol == "paper"].set_index("metric").value
+    assert found["MAP"] == pytest.approx(100 * ((1 + 2 / 3) / 2 + 1 + 1) / 3)
+    assert found["MRR"] == pytest.approx(100)
+    floor = frame[frame.protocol == "floor"].set_index("metric").value
+    assert floor["MRR"] == pytest.approx(100 * ((2 / 3 + 1 / 6) + 3 / 4 + 11 / 18) / 3)
+    assert set(frame.n) == {3}
+    with pytest.raises(DataError, match="no sentence 9"):
+        evaluate_retrieval(TableEncoder(table), [RetrievalQuery(1, "q", (9,), ())], dataset="toy")
+
+
+def test_similarity_correlates_cosines_with_human_scores():
+    table = {"q": [1, 0], "a": [0.9, 0.1], "b": [0.5, 0.5], "c": [0, 1]}
+    pairs = [ScoredPair("q", "a", 5), ScoredPair("q", "b", 2), ScoredPair("q", "c", 3)]
+    frame = evaluate_similarity(TableEncoder(table), pairs, dataset="toy")
+    assert frame.value.item() == pytest.approx(50) and frame.metric.item() == "Corr"
