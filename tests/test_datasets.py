@@ -93,6 +93,14 @@ def test_filters_and_columns_need_no_records(tiny):
     assert dataset.filter(split="nowhere").texts() == []
 
 
+def test_a_part_has_a_fingerprint_of_its_own(tiny):
+    dataset = tiny.load()
+    parts = [dataset, dataset[:2], dataset[1:], dataset.filter(intent="music")]
+    assert len({part.fingerprint for part in parts}) == 4
+    assert dataset[:].fingerprint == dataset.fingerprint
+    assert tiny.load(split="train").fingerprint == dataset.filter(split="train").fingerprint
+
+
 def test_a_split_can_be_asked_for_and_a_missing_one_names_the_others(tiny):
     assert tiny.load(split="test").texts() == ["stop"]
     with pytest.raises(DataError, match=r"no records in split 'dev'; it has: test, train"):

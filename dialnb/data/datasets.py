@@ -37,7 +37,8 @@ class Dataset(Sequence):
     """Records of one dataset in published order, made from columns only when they are asked for.
 
     ``skipped`` counts what the reader left out, by reason; ``fingerprint`` is the sha256 of everything the records
-    depend on: the hashes of the source files, the reader and its version. Slices and filters share the columns.
+    depend on: the hashes of the source files, the reader and its version, the rows chosen. Slices and filters share
+    the columns.
 
     >>> sgd = load("SGD")                                     # doctest: +SKIP
     >>> sgd.filter(split="test")[0].utterances[0].text        # doctest: +SKIP
@@ -61,7 +62,7 @@ class Dataset(Sequence):
     def __getitem__(self, index: slice) -> Dataset: ...
     def __getitem__(self, index):
         if isinstance(index, slice):
-            return replace(self, rows=self.rows[index])
+            return self._select(self.rows[index])
         place = int(self.rows[index])
         return self.table.records(place, place + 1)[0]
 
@@ -82,7 +83,7 @@ class Dataset(Sequence):
             keep &= self.table.equals(name, (value,) if isinstance(value, str | int | float) else tuple(value))[
                 self.rows
             ]
-        return replace(self, rows=self.rows[keep])
+        return self._select(self.rows[keep])
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
@@ -91,6 +92,13 @@ class Dataset(Sequence):
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
         return [text for path in TEXTS[self.table.kind] for text in self.column(path)]
+
+    def _select(self, rows: np.ndarray) -> Dataset:
+        """These rows of the table, with a fingerprint of their own."""
+        if np.array_equal(rows, self.rows):
+            return self
+        chosen = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes())
+        return replace(self, rows=rows, fingerprint=chosen.hexdigest())
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """The rows as maximal runs [start, stop) of neighbours."""
