@@ -90,14 +90,17 @@ class Packed:
     starts: torch.Tensor  # [sequences + 1] int32, cumulative
     rank: torch.Tensor  # [sequences] int64: where sequence i of the caller's order lies in the packed order
     groups: tuple[tuple[int, int], ...]  # (length, how many), ascending; host side
-    token_rank: torch.Tensor | None = None  # [tokens] int64: packed place of each token of the caller's order
 
     @property
     def max_length(self) -> int:
         return self.groups[-1][0]
 
+    def places(self, sequences: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Rows of the packed token axis that hold position ``positions[i]`` of the caller's ``sequences[i]``."""
+        return self.starts[:-1].long()[self.rank[sequences]] + positions
 
-def pack(tokens: Tokens, device: torch.device | str = "cpu", with_token_rank: bool = False) -> Packed:
+
+def pack(tokens: Tokens, device: torch.device | str = "cpu") -> Packed:
     """Sort by length (stable), lay the real tokens in one row and move everything to ``device`` in one copy."""
     if len(tokens) == 0:
         raise ValueError("cannot pack an empty batch: there is no sequence in it")
@@ -112,15 +115,11 @@ def pack(tokens: Tokens, device: torch.device | str = "cpu", with_token_rank: bo
     columns = [packed.ids, positions, packed.lengths, rank]
     if packed.types is not None:
         columns.append(packed.types)
-    if with_token_rank:
-        columns.append(np.repeat(packed.offsets[rank] - tokens.offsets[:-1], lengths) + np.arange(len(tokens.ids)))
     flat = torch.from_numpy(np.concatenate(columns, dtype=np.int64))
     if torch.device(device).type == "cuda":
         flat = flat.pin_memory().to(device, non_blocking=True)
-    parts = list(torch.split(flat, [len(column) for column in columns]))
-    token_rank = parts.pop() if with_token_rank else None
-    ids, positions_, lengths_, rank_, *types = parts
+    ids, positions_, lengths_, rank_, *types = torch.split(flat, [len(column) for column in columns])
     starts = torch.nn.functional.pad(lengths_.cumsum(0), (1, 0)).to(torch.int32)
     values, counts = np.unique(packed.lengths, return_counts=True)
     groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
-    return Packed(ids, positions_, types[0] if types else None, lengths_, starts, rank_, groups, token_rank)
+    return Packed(ids, positions_, types[0] if types else None, lengths_, starts, rank_, groups)

@@ -1,0 +1,1 @@
+"""Records become training examples: pairs, windows, templates, matching groups, utterance manipulations."""

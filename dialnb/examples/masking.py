@@ -1,0 +1,53 @@
+"""Masked-language-model examples (BERT's 15 % with 80/10/10), redrawn every time a row is visited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dialnb.models.tokens import Tokens
+from dialnb.training.objective import Batch
+
+
+@dataclass
+class MaskedExamples:
+    """Sequences with masks drawn on the fly. ``special`` ids are never masked; ``vocabulary`` bounds random ids."""
+
+    tokens: Tokens
+    mask_id: int
+    special: frozenset[int]
+    vocabulary: int
+    probability: float = 0.15
+    groups: None = None
+
+    @classmethod
+    def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> MaskedExamples:
+        tokenizer = encoder.tokenizer
+        words = encoder.transformer.get_input_embeddings().num_embeddings
+        return cls(tokens, tokenizer.mask_token_id, frozenset(tokenizer.all_special_ids), words, probability)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        masked, arrays = self.mask(self.tokens[rows], rng)
+        return Batch(len(rows), {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"])})
+
+    def mask(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, dict[str, np.ndarray]]:
+        """Corrupted copy and where to predict what: sequence, position, label."""
+        ids = tokens.ids.copy()
+        allowed = ~np.isin(ids, list(self.special))
+        chosen = np.flatnonzero(allowed & (rng.random(len(ids)) < self.probability))
+        labels = ids[chosen].astype(np.int64)
+        fate = rng.random(len(chosen))
+        ids[chosen[fate < 0.8]] = self.mask_id
+        swapped = chosen[fate >= 0.9]
+        ids[swapped] = rng.integers(0, self.vocabulary, len(swapped), dtype=np.int32)
+        sequence = np.searchsorted(tokens.offsets, chosen, side="right") - 1
+        arrays = {
+            "masked_sequence": sequence,
+            "masked_position": chosen - tokens.offsets[sequence],
+            "masked_label": labels,
+        }
+        return Tokens(ids, tokens.offsets, tokens.types), arrays

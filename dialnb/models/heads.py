@@ -1,0 +1,37 @@
+"""What objectives put on top of the encoder while training, and drop afterwards."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def contrastive_head(dim: int, out: int = 128) -> nn.Module:
+    """DSE's head: Linear(d, d), ReLU, Linear(d, 128), both without bias."""
+    return nn.Sequential(nn.Linear(dim, dim, bias=False), nn.ReLU(), nn.Linear(dim, out, bias=False))
+
+
+def tanh_head(dim: int) -> nn.Module:
+    """SimCSE's and TaDSE's training head, and TaDSE's alignment layer M_A: Linear(d, d), tanh."""
+    return nn.Sequential(nn.Linear(dim, dim), nn.Tanh())
+
+
+class WordHead(nn.Module):
+    """Masked-language-model head: Linear, GELU, LayerNorm, then the word table as output layer (tied), plus a bias."""
+
+    def __init__(self, dim: int, vocabulary: int, width: int | None = None, eps: float = 1e-12) -> None:
+        super().__init__()
+        width = width or dim
+        self.dense = nn.Linear(dim, width)
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        """Logits ``[n, vocabulary]``; the product runs in the precision of ``states``, the logits are float32."""
+        inner = F.gelu(F.linear(states, self.dense.weight.to(states.dtype), self.dense.bias.to(states.dtype)))
+        wide = torch.promote_types(inner.dtype, torch.float32)
+        inner = F.layer_norm(inner.to(wide), inner.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
+        return F.linear(inner.to(states.dtype), words.to(states.dtype)).to(wide) + self.bias

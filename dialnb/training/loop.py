@@ -1,0 +1,440 @@
+"""The one loop: any objective, any recipe, one process or many, small memory or large, interrupted or not.
+
+- Negatives span the whole batch of all processes. Every process computes the loss of the whole batch, with gradient
+  flowing into its own rows; summing the processes' gradients then gives exactly the gradient of one process.
+- ``chunk`` smaller than the batch: vectors first, then the loss and its gradient with respect to them, then each chunk
+  again with that gradient (a gradient cache). Same gradient, bounded memory.
+- Randomness of a step depends on (seed, step, process, chunk) alone, so resuming needs only the step number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from accelerate import Accelerator
+from torch import nn
+from tqdm.auto import tqdm
+
+from dialnb.errors import TrainingError
+from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from dialnb.training.objective import Batch, Examples, Objective
+from dialnb.training.plan import BatchPlan
+from dialnb.training.settings import TrainingSettings
+
+
+@dataclass
+class TrainingResult:
+    """What a run leaves behind besides the trained encoder."""
+
+    steps: int
+    curve: pd.DataFrame  # step, epoch, loss, rate
+    seconds: float
+    examples_per_second: float
+    tokens_per_second: float
+    peak_memory_gb: float
+    resumed_at: int = 0
+    facts: dict = field(default_factory=dict)
+
+
+def train(
+    encoder,
+    objective: Objective,
+    examples: Examples,
+    settings: TrainingSettings,
+    folder: str | Path | None = None,
+    on_epoch: Callable[[int, object], None] | None = None,
+    name: str = "train",
+    show_progress: bool = True,
+) -> TrainingResult:
+    """Train ``encoder`` (in place) and ``objective``'s heads on ``examples``.
+
+    With ``folder`` the run checkpoints itself there and a second call with the same settings goes on where the first
+    one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch, for curves over training.
+    """
+    return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
+
+
+class _Run:
+    def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
+        self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
+        self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
+        self.encoder = encoder.to(self.accelerator.device)
+        self.objective = objective.to(self.accelerator.device)
+        self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
+        self.folder = Path(folder) if folder is not None else None
+        self.show_progress = show_progress and self.accelerator.is_main_process
+        self.plan = BatchPlan(
+            len(examples), settings.batch_size, settings.seed, getattr(examples, "groups", None), settings.drop_last
+        )
+        self.total = settings.total_steps(self.plan.steps_per_epoch)
+        encoder.dtype = None if settings.precision == "float32" else getattr(torch, settings.precision)
+        encoder.attention_dropout = settings.attention_dropout
+        freeze_bottom_layers(encoder.transformer, settings.freeze)
+        self.parameters = [p for p in [*encoder.parameters(), *objective.parameters()] if p.requires_grad]
+        self.optimiser = make_optimiser(encoder, objective, settings)
+        self.curve: list[tuple[int, float, float]] = []
+        self.tokens_seen = self.examples_seen = 0
+
+    # --- one step -------------------------------------------------------------------------------------------------
+
+    def build(self, step: int) -> list[Batch]:
+        """This process's share of the step's batch, in chunks; runs ahead in a thread of its own."""
+        rows = np.array_split(self.plan.rows(step), self.world)[self.rank]
+        parts = math.ceil(len(rows) / self.settings.chunk) if self.settings.chunk else 1
+        return [
+            self.examples.batch(part, np.random.default_rng([self.settings.seed, step, self.rank, i]))
+            for i, part in enumerate(np.array_split(rows, max(parts, 1)))
+        ]
+
+    def seed(self, step: int, chunk: int) -> None:
+        torch.manual_seed(
+            int(np.random.SeedSequence([self.settings.seed, step, self.rank, chunk]).generate_state(1)[0])
+        )
+
+    def backward(self, step: int, chunks: list[Batch]) -> torch.Tensor:
+        """Gradients of the whole batch's loss in ``.grad``; returns the loss (its value, detached)."""
+        totals = self._total_counts(chunks)
+        sizes = [len(part) for part in np.array_split(self.plan.rows(step), self.world)]
+        if len(chunks) == 1:
+            self.seed(step, 0)
+            vectors = self.objective.embed(self.encoder, chunks[0])
+            terms = self._terms(chunks[0], totals)
+            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else None
+            loss = terms if in_batch is None else in_batch + terms
+            loss.backward()
+            shown = (0 if in_batch is None else in_batch.detach()), torch.as_tensor(terms).detach()
+        else:
+            shown = self._cached_backward(step, chunks, totals, sizes)
+        in_batch_value, terms_value = shown
+        if self.world > 1:
+            self._sum_gradients()
+            terms_value = self.accelerator.reduce(torch.as_tensor(terms_value, device=self.encoder.device), "sum")
+        return in_batch_value + terms_value
+
+    def _cached_backward(self, step: int, chunks: list[Batch], totals: dict, sizes: list[int]):
+        parts: list[dict[str, torch.Tensor]] = []
+        for i, chunk in enumerate(chunks):
+            self.seed(step, i)
+            # With gradient although it is thrown away: the same compiled graph draws the same dropout again below.
+            parts.append({k: v.detach() for k, v in self.objective.embed(self.encoder, chunk).items()})
+        in_batch, gradients = 0, {}
+        if parts[0]:
+            whole = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
+            leaves = {k: v.requires_grad_() if v.is_floating_point() else v for k, v in whole.items()}
+            loss = self.objective.loss(self._gather(leaves, sizes))
+            loss.backward()
+            in_batch = loss.detach()
+            gradients = {k: v.grad for k, v in leaves.items() if v.requires_grad and v.grad is not None}
+        start, shown = 0, torch.zeros((), device=self.encoder.device)
+        for i, chunk in enumerate(chunks):
+            self.seed(step, i)
+            vectors = self.objective.embed(self.encoder, chunk)
+            terms = self._terms(chunk, totals)
+            pull = [
+                (v * gradients[k][start : start + len(v)].to(v.dtype)).sum()
+                for k, v in vectors.items()
+                if k in gradients and v.requires_grad
+            ]
+            (sum(pull) + terms).backward()
+            start, shown = start + chunk.size, shown + torch.as_tensor(terms).detach()
+        return in_batch, shown
+
+    def _terms(self, chunk: Batch, totals: dict[str, float]):
+        terms = self.objective.terms(self.encoder, chunk)
+        return sum((v * (chunk.counts[k] / max(totals[k], 1)) for k, v in terms.items()), start=0.0)
+
+    def _total_counts(self, chunks: list[Batch]) -> dict[str, float]:
+        names = sorted(chunks[0].counts)
+        totals = torch.tensor([sum(c.counts[n] for c in chunks) for n in names], dtype=torch.float64)
+        if self.world > 1 and names:
+            totals = self.accelerator.reduce(totals.to(self.encoder.device), "sum").cpu()
+        return dict(zip(names, totals.tolist(), strict=True))
+
+    def _gather(self, vectors: dict[str, torch.Tensor], sizes: list[int]) -> dict[str, torch.Tensor]:
+        """Everybody's rows, ours with gradient (see the module's first paragraph)."""
+        if self.world == 1:
+            return vectors
+        gathered = {}
+        for key, own in vectors.items():
+            padded = own.detach().new_zeros((max(sizes), *own.shape[1:]))
+            padded[: len(own)] = own.detach()
+            everyone = self.accelerator.gather(padded).split(max(sizes))
+            rows = [own if r == self.rank else part[: sizes[r]] for r, part in enumerate(everyone)]
+            gathered[key] = torch.cat(rows)
+        return gathered
+
+    def _sum_gradients(self) -> None:
+        touched = torch.tensor([float(p.grad is not None) for p in self.parameters], device=self.encoder.device)
+        touched = self.accelerator.reduce(touched, "sum").tolist()
+        used = [p for p, count in zip(self.parameters, touched, strict=True) if count]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in used]
+        flat = self.accelerator.reduce(torch.cat([g.flatten() for g in grads]), "sum")
+        for p, part in zip(used, flat.split([g.numel() for g in grads]), strict=True):
+            p.grad = part.view_as(p)
+
+    def update(self, step: int) -> None:
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        factor = self.settings.rate_factor(step, self.total)
+        momentum = self.settings.momentum(step, self.total)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["base"] * factor
+            group["betas"] = (momentum, group["betas"][1])
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    # --- the whole run --------------------------------------------------------------------------------------------
+
+    def go(self) -> TrainingResult:
+        first = self._resume()
+        if self.encoder.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.encoder.device)
+        was_training = self.encoder.training
+        self.encoder.train()
+        self.objective.train()
+        bar = tqdm(
+            total=self.total, initial=first, desc=self.name, unit="step", disable=not self.show_progress, mininterval=1
+        )
+        began = time.perf_counter()
+        pending: tuple[int, torch.Tensor] | None = None  # one step behind, so that the device never waits for the host
+        step = first
+        try:
+            with _Ahead(self.build, first, self.total) as ahead, _Interrupts() as interrupts:
+                for step in range(first, self.total):
+                    chunks = ahead.get()
+                    loss = self.backward(step, chunks)
+                    if pending is not None:
+                        self._record(*pending, bar)
+                    self.update(step)
+                    pending = step, loss
+                    self._count(chunks)
+                    epoch_ends = (step + 1) % self.plan.steps_per_epoch == 0
+                    last = step + 1 == self.total
+                    if last or epoch_ends or (step + 1) % self.settings.checkpoint_every == 0:
+                        self._record(*pending, bar)
+                        pending = None
+                        self._save(step + 1)
+                    bar.update()
+                    if epoch_ends and self.on_epoch is not None:
+                        self._call_on_epoch((step + 1) // self.plan.steps_per_epoch)
+                    if interrupts.seen and not last:
+                        self._leave(step + 1, bar)
+        finally:
+            bar.close()
+            self.encoder.train(was_training)
+        return self._result(first, time.perf_counter() - began)
+
+    def _leave(self, step: int, bar) -> None:
+        """Ctrl-C: save where we are, say how to go on."""
+        self._save(step)
+        how = (
+            "start the same run again and it goes on there" if self.folder else "nothing was saved: no folder was given"
+        )
+        bar.write(f"{self.name}: stopped after step {step} of {self.total}; {how}")
+        raise KeyboardInterrupt
+
+    def _call_on_epoch(self, epoch: int) -> None:
+        self.encoder.eval()
+        self.on_epoch(epoch, self.encoder)
+        self.encoder.train()
+
+    def _count(self, chunks: list[Batch]) -> None:
+        self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
+        self.tokens_seen += sum(len(t.ids) for chunk in chunks for t in chunk.tokens.values()) * self.world
+
+    def _record(self, step: int, loss: torch.Tensor, bar) -> None:
+        value = float(loss)
+        if not math.isfinite(value):
+            raise TrainingError(self._explain_bad_loss(step, value))
+        if not self.curve or self.curve[-1][0] != step + 1:
+            rate = self.settings.learning_rate * self.settings.rate_factor(step, self.total)
+            self.curve.append((step + 1, value, rate))
+        speed = self.examples_seen / max(bar.format_dict["elapsed"], 1e-9)
+        bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
+
+    def _explain_bad_loss(self, step: int, value: float) -> str:
+        saved = ""
+        if self.folder is not None:
+            from safetensors.numpy import save_file
+
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"bad-batch-{step + 1}.safetensors"
+            content = {"rows": self.plan.rows(step).astype(np.int64)}
+            for i, chunk in enumerate(self.build(step)):
+                for key, tokens in chunk.tokens.items():
+                    content |= {f"{i}.{key}.ids": tokens.ids, f"{i}.{key}.offsets": tokens.offsets}
+                content |= {f"{i}.{key}": np.ascontiguousarray(array) for key, array in chunk.arrays.items()}
+            save_file(content, path)
+            saved = f" The batch is in {path}; the last checkpoint is from before it."
+        return (
+            f"{self.name}: the loss became {value} at step {step + 1} of {self.total}, so training stopped.{saved} "
+            "Usual causes: a learning rate that is too high, a temperature that is too low, or broken input weights."
+        )
+
+    def _result(self, first: int, seconds: float) -> TrainingResult:
+        cuda = self.encoder.device.type == "cuda"
+        curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
+        curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
+        return TrainingResult(
+            steps=self.total,
+            curve=curve,
+            seconds=seconds,
+            examples_per_second=self.examples_seen / max(seconds, 1e-9),
+            tokens_per_second=self.tokens_seen / max(seconds, 1e-9),
+            peak_memory_gb=torch.cuda.max_memory_allocated(self.encoder.device) / 2**30 if cuda else 0.0,
+            resumed_at=first,
+            facts={"settings": self.settings.describe(), "objective": self.objective.describe(), **self._determinism()},
+        )
+
+    def _determinism(self) -> dict:
+        cuda = self.encoder.device.type == "cuda"
+        return {
+            "determinism": "seeded; GPU reductions may differ in the last bits" if cuda else "bit-identical",
+            "processes": self.world,
+            "packed": self.encoder.packed,
+        }
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def _fingerprint(self) -> str:
+        said = [self.settings.describe(), self.objective.describe(), len(self.examples), self.total]
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
+        tensors |= {f"objective.{n}": p for n, p in self.objective.state_dict().items()}
+        for i, parameter in enumerate(self.parameters):
+            tensors |= {f"optimiser.{i}.{n}": t for n, t in self.optimiser.state.get(parameter, {}).items()}
+        return tensors
+
+    def _save(self, step: int) -> None:
+        if self.folder is None or not self.accelerator.is_main_process:
+            return
+        facts = {"fingerprint": self._fingerprint(), "curve": self.curve, "total": self.total}
+        save_checkpoint(self.folder, step, self._state(), facts)
+
+    def _resume(self) -> int:
+        path = latest_checkpoint(self.folder) if self.folder is not None else None
+        if path is None:
+            return 0
+        tensors, facts = load_checkpoint(path)
+        if facts["fingerprint"] != self._fingerprint():
+            raise TrainingError(
+                f"{path} belongs to a run with other settings, objective or data size; use another folder, or delete "
+                "this one to start afresh"
+            )
+        with torch.no_grad():
+            for name, parameter in self.encoder.named_parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(tensors[f"encoder.{name}"])
+            self.objective.load_state_dict(
+                {n.removeprefix("objective."): t for n, t in tensors.items() if n.startswith("objective.")}
+            )
+            for i, parameter in enumerate(self.parameters):
+                prefix = f"optimiser.{i}."
+                state = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+                if state:
+                    self.optimiser.state[parameter] = {n: t.to(parameter.device) for n, t in state.items()}
+        self.curve = [tuple(row) for row in facts["curve"]]
+        return facts["step"]
+
+
+class _Ahead:
+    """Builds the next batches in a thread while the device computes; an error there surfaces here."""
+
+    def __init__(self, build: Callable[[int], list[Batch]], first: int, total: int, depth: int = 3) -> None:
+        self._queue: queue.Queue = queue.Queue(depth)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(build, first, total), daemon=True)
+
+    def _work(self, build, first: int, total: int) -> None:
+        for step in range(first, total):
+            try:
+                item = build(step)
+            except BaseException as error:  # handed to the main thread
+                item = error
+            while not self._stop.is_set():
+                try:
+                    self._queue.put(item, timeout=0.1)
+                    break
+                except queue.Full:
+                    continue
+            if self._stop.is_set() or isinstance(item, BaseException):
+                return
+
+    def get(self) -> list[Batch]:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def __enter__(self) -> _Ahead:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class _Interrupts:
+    """Ctrl-C waits for the end of the step, so that no update is half done; a second one does not wait."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._main = threading.current_thread() is threading.main_thread()
+
+    def _notice(self, number, frame) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = True
+
+    def __enter__(self) -> _Interrupts:
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, self._notice)
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def freeze_bottom_layers(transformer: nn.Module, count: int) -> None:
+    """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
+    if count <= 0:
+        return
+    stack = transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
+    layers = getattr(stack, "layer", None) or getattr(stack, "block", None)
+    if layers is None or count > len(layers):
+        raise TrainingError(f"cannot freeze {count} layers of {type(transformer).__name__}")
+    frozen = [transformer.get_input_embeddings(), *layers[:count]]
+    frozen += [module for name, module in transformer.named_children() if name.startswith("embeddings")]
+    for module in frozen:
+        module.requires_grad_(False)
+
+
+def make_optimiser(encoder, objective: Objective, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Adam or AdamW (fused), with a rate of its own for the heads; only matrices decay."""
+    groups = []
+    head_rate = settings.head_learning_rate or settings.learning_rate
+    for module, rate in ((encoder, settings.learning_rate), (objective, head_rate)):
+        trained = [p for p in module.parameters() if p.requires_grad]
+        for decayed in (True, False):
+            part = [p for p in trained if (p.dim() > 1) == decayed]
+            if part:
+                decay = settings.weight_decay if decayed else 0.0
+                groups.append({"params": part, "lr": rate, "base": rate, "weight_decay": decay})
+    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    return kind(groups, fused=True)

@@ -1,0 +1,121 @@
+"""The objectives of the papers as modules: heads plus one of the pure functions in ``dialnb.losses``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from dialnb import losses
+from dialnb.errors import UnknownName
+from dialnb.models.heads import WordHead, contrastive_head, tanh_head
+from dialnb.models.tokens import Tokens
+from dialnb.training.objective import Batch, Objective
+
+PAIR_LOSSES: dict[str, Callable] = {
+    "hard_negative": losses.hard_negative_loss,
+    "nt_xent": losses.nt_xent_loss,
+    "response_contrastive": losses.response_contrastive_loss,
+    "weighted_symmetric": losses.weighted_symmetric_loss,
+}
+HEADS: dict[str, Callable[[int], nn.Module]] = {
+    "contrastive": contrastive_head,
+    "tanh": tanh_head,
+    "linear": lambda dim: nn.Linear(dim, dim),
+    "none": lambda dim: nn.Identity(),
+}
+
+
+class PairObjective(Objective):
+    """Two sides per example, in-batch negatives. DSE, SimCSE, TOD-BERT's contrast and WMDC are settings of it.
+
+    ``windows`` gives one head per window size (WMDC); the batch's array ``window`` picks it. Arrays ``weights`` and
+    ``duplicates`` of the batch travel to the loss under the names it takes.
+    """
+
+    def __init__(
+        self, dim: int, loss: str = "hard_negative", head: str = "contrastive", pooling: str = "mean",
+        windows: tuple[int, ...] = (), **options,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
+            if value not in known:
+                raise UnknownName(kind, value, known)
+        self.names = {"loss": loss, "head": head, "pooling": pooling, "windows": list(windows), **options}
+        self.pooling, self.options = pooling, options
+        self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
+
+    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        both = encoder.embed(Tokens.concatenate([batch.tokens["first"], batch.tokens["second"]]), self.pooling)
+        window = int(batch.arrays["window"][0]) if "window" in batch.arrays else 0
+        first, second = self.heads[str(window)](both).split(batch.size)
+        extra = {
+            target: batch.tensor(name, first.device)
+            for name, target in (("weights", "weights"), ("duplicates", "duplicate_ids"))
+            if name in batch.arrays
+        }
+        return {"first": first, "second": second, **extra}
+
+    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+        first, second = vectors["first"], vectors["second"]
+        extra = {k: v for k, v in vectors.items() if k not in ("first", "second")}
+        return PAIR_LOSSES[self.names["loss"]](first, second, **self.options, **extra)
+
+    def describe(self) -> dict:
+        return {"objective": "PairObjective", **self.names}
+
+
+class TemplateObjective(Objective):
+    """TaDSE: utterances and their templates, each seen twice under dropout (Section 3.2, Eqs. for L_u, L_t, L_pair).
+
+    ``aligned`` adds M_A, one tanh layer on template vectors only. ``head`` is SimCSE's training head on both.
+    """
+
+    def __init__(
+        self, dim: int, pooling: str = "cls", aligned: bool = False, mask_same_template: bool = False, **options
+    ) -> None:
+        super().__init__()
+        self.names = {"pooling": pooling, "aligned": aligned, "mask_same_template": mask_same_template, **options}
+        self.pooling, self.options, self.mask = pooling, options, mask_same_template
+        self.head = tanh_head(dim)
+        self.alignment = tanh_head(dim) if aligned else nn.Identity()
+
+    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        utterance, template = batch.tokens["utterance"], batch.tokens["template"]
+        views = Tokens.concatenate([utterance, utterance, template, template])
+        u, u_plus, t, t_plus = self.head(encoder.embed(views, self.pooling)).split(batch.size)
+        vectors = {"utterance": u, "utterance_plus": u_plus}
+        vectors |= {"template": self.alignment(t), "template_plus": self.alignment(t_plus)}
+        if self.mask:
+            vectors["template_ids"] = batch.tensor("template_ids", u.device)
+        return vectors
+
+    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+        return losses.template_losses(**vectors, **self.options).total
+
+    def describe(self) -> dict:
+        return {"objective": "TemplateObjective", **self.names}
+
+
+class MaskedLanguageModel(Objective):
+    """Predict the masked word pieces of ``batch.tokens[name]`` (arrays ``masked_sequence``, ``masked_position``,
+    ``masked_label``); only those rows reach the output layer."""
+
+    def __init__(self, encoder, name: str = "masked") -> None:
+        super().__init__()
+        words = encoder.transformer.get_input_embeddings().weight
+        self.name = name
+        self.head = WordHead(encoder.dim, *words.shape)
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        states, packed = encoder.hidden(batch.tokens[self.name])
+        labels = batch.tensor("masked_label", states.device)
+        if not len(labels):
+            return {"mlm": states.sum() * 0.0}
+        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
+        logits = self.head(states[places], encoder.transformer.get_input_embeddings().weight)
+        return {"mlm": losses.masked_language_model_loss(logits, labels)}
+
+    def describe(self) -> dict:
+        return {"objective": "MaskedLanguageModel"}

@@ -1,0 +1,99 @@
+"""What a training run is made of, apart from data and objective; and the learning-rate schedules of the papers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from dialnb.errors import DialnbError, UnknownName
+
+SCHEDULES = ("constant", "linear", "onecycle")
+OPTIMISERS = ("adam", "adamw")
+PRECISIONS = ("float32", "bfloat16", "float64")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Hyperparameters of one run; ``epochs`` may be a fraction, ``max_steps`` cuts short whatever comes first.
+
+    ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
+    with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
+    of an epoch may be smaller than the others; ``drop_last`` leaves it out.
+    """
+
+    batch_size: int = 1024
+    epochs: float = 1.0
+    max_steps: int | None = None
+    learning_rate: float = 3e-6
+    head_learning_rate: float | None = None
+    schedule: str = "constant"
+    warmup: float = 0.0
+    optimiser: str = "adam"
+    weight_decay: float = 0.0
+    clip: float | None = None
+    precision: str = "float32"
+    attention_dropout: bool = True
+    freeze: int = 0
+    chunk: int | None = None
+    drop_last: bool = False
+    seed: int = 1
+    checkpoint_every: int = 500
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("schedule", self.schedule, SCHEDULES),
+            ("optimiser", self.optimiser, OPTIMISERS),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value not in known:
+                raise UnknownName(kind, value, known)
+        positive = {"batch_size": self.batch_size, "epochs": self.epochs, "learning_rate": self.learning_rate}
+        positive |= {n: v for n in ("max_steps", "chunk", "clip") if (v := getattr(self, n)) is not None}
+        for name, value in positive.items():
+            if not value > 0:
+                raise DialnbError(f"{name} must be above 0, but is {value}")
+        if not 0 <= self.warmup < 1:
+            raise DialnbError(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
+
+    def describe(self) -> dict:
+        return asdict(self)
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        steps = max(1, math.ceil(self.epochs * steps_per_epoch))
+        return min(steps, self.max_steps) if self.max_steps is not None else steps
+
+    def rate_factor(self, step: int, total: int) -> float:
+        """Multiplier of the learning rate at 0-based ``step``."""
+        if self.schedule == "onecycle":
+            return _one_cycle(step, total)
+        warm = round(self.warmup * total)
+        if step < warm:
+            return (step + 1) / warm
+        if self.schedule == "linear":
+            return max(0.0, (total - step) / max(1, total - warm))
+        return 1.0
+
+    def momentum(self, step: int, total: int) -> float:
+        """Adam's first beta: 0.9, or PyTorch's one-cycle partner of the rate (0.95 down to 0.85 and back)."""
+        if self.schedule != "onecycle":
+            return 0.9
+        rise, place = _one_cycle_place(step, total)
+        return _cosine(0.95, 0.85, place) if rise else _cosine(0.85, 0.95, place)
+
+
+def _cosine(start: float, end: float, place: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * place))
+
+
+def _one_cycle_place(step: int, total: int) -> tuple[bool, float]:
+    """Whether the rate still rises (first 30 %), and how far that phase has come."""
+    top = max(0.3 * total - 1, 1e-9)
+    if step <= top:
+        return True, step / top
+    return False, (step - top) / max(total - 1 - top, 1e-9)
+
+
+def _one_cycle(step: int, total: int) -> float:
+    """PyTorch's OneCycleLR with its defaults: from 1/25 of the peak to the peak, then to 1/250,000, in cosines."""
+    rise, place = _one_cycle_place(step, total)
+    return _cosine(1 / 25, 1, place) if rise else _cosine(1, 1 / 25e4, place)
