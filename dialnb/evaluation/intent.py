@@ -11,7 +11,7 @@ import pandas as pd
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, fit_classifier, in_batches
 from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
-from dialnb.evaluation.sampling import FewShotSplit, few_shot_split
+from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, nearest, normalise, texts_and_labels
 
 Form = Literal["code", "cosine"]
@@ -69,14 +69,6 @@ def evaluate_prototypes(
             settings = {"protocol": PROTOCOL_OF_FORM[form], "shots": k, "method": f"prototype-{form}"}
             rows += tidy_rows({"Accuracy": accuracy(predictions, test_ids)}, seed=seed, **common, **settings)
     return tidy_frame(rows)
-
-
-def few_shot_splits(
-    labels: Sequence, shots: Iterable[int], seeds: Iterable[int]
-) -> dict[tuple[int, int], FewShotSplit]:
-    """The split of every (shots, seed): a function of the training labels only, hence the same for all models."""
-    seeds = list(seeds)
-    return {(k, seed): few_shot_split(labels, k, seed) for k in shots for seed in seeds}
 
 
 def knn_predictions(

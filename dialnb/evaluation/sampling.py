@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,14 @@ def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShot
     Python's ``random`` after ``random.seed(seed)``.
     """
     return few_shot_multilabel_split([(label,) for label in labels], shots, seed)
+
+
+def few_shot_splits(
+    labels: Sequence[Hashable], shots: Iterable[int], seeds: Iterable[int]
+) -> dict[tuple[int, int], FewShotSplit]:
+    """The split of every (shots, seed): a function of the training labels only, hence the same for all models."""
+    seeds = list(seeds)
+    return {(k, seed): few_shot_split(labels, k, seed) for k in shots for seed in seeds}
 
 
 def few_shot_multilabel_split(label_sets: Sequence[Collection[Hashable]], shots: int, seed: int) -> FewShotSplit:

@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.evaluation.intent import Examples, Form, class_prototypes, few_shot_splits
+from dialnb.evaluation.intent import Examples, Form, class_prototypes
 from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
+from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, normalise, texts_and_labels
 
 OUT = -1
