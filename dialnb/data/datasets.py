@@ -111,18 +111,18 @@ class Dataset(Sequence):
 def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
     """The records of a dataset, from the columnar cache or freshly read from its (verified) source files.
 
-    ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split.
+    ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split. A name
+    such as "bundled/SGD" is data that came with the package and needs no source files.
     """
-    from dialnb.data.sources import get_source
+    from dialnb.data.bundle import PREFIX, get_bundled
     from dialnb.data.store import default_store
 
     store = store or default_store()
-    made = get_reader(name)
+    made = get_bundled(name) if name.casefold().startswith(PREFIX) else get_reader(name)
     variant = made.variant(variant)
     table, fingerprint = _table(made, variant, store)
-    licence = get_source(made.sources[0]).licence
     skipped = json.loads(table.metadata["skipped"])
-    dataset = Dataset(made.dataset, variant, licence, fingerprint, skipped, table, np.arange(len(table)))
+    dataset = Dataset(made.dataset, variant, made.terms(), fingerprint, skipped, table, np.arange(len(table)))
     if split is None:
         return dataset
     chosen = dataset.filter(split=split)
@@ -153,9 +153,5 @@ def _table(made: Reader, variant: str, store: Store) -> tuple[Table, str]:
 
 def _fingerprint(made: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the columns."""
-    from dialnb.data.sources import get_source
-
-    sources = [get_source(name) for name in made.sources]
-    inputs = [[source.name, file.key, store.digest(source, file)] for source in sources for file in source.files]
-    parts = [made.dataset, variant, made.version, FORMAT, inputs]
+    parts = [made.dataset, variant, made.version, FORMAT, made.inputs(store)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -65,6 +65,19 @@ class Reader:
         variant = self.variant(variant)
         return self.function(store, skipped, variant=variant) if self.variants else self.function(store, skipped)
 
+    def inputs(self, store: Store) -> list:
+        """The source files and their hashes: whatever the records depend on besides the reader."""
+        from dialnb.data.sources import get_source
+
+        sources = [get_source(name) for name in self.sources]
+        return [[source.name, file.key, store.digest(source, file)] for source in sources for file in source.files]
+
+    def terms(self) -> str:
+        """The licence of the data."""
+        from dialnb.data.sources import get_source
+
+        return get_source(self.sources[0]).licence
+
     def variant(self, name: str | None) -> str:
         """The variant's own spelling; None is the first one, "" for a dataset without variants."""
         if name is None:

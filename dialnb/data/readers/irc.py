@@ -40,7 +40,7 @@ def read_ubuntu_irc(
     merged; "lines": every log as one long dialogue, annotated or not, for language modelling; "selection-10": 1:1
     training rows, 1:9 dev and test groups; "selection-100": dev and test groups of 100 candidates.
     """
-    for number, split in enumerate(SPLITS):
+    for split in SPLITS:
         if variant == "selection-100" and split == "train":
             continue
         logs = read_logs(store, split)
@@ -49,14 +49,19 @@ def read_ubuntu_irc(
             continue
         key = f"data/gold.{split}.clusters.txt"
         conversations = read_conversations(text_lines(store.path("UbuntuIRC", key), key), logs, split, skipped)
-        if variant == "conversations":
-            yield from conversations
-        elif variant == "turns":
-            yield from map(merge_turns, conversations)
-        else:
-            wanted = int(variant.removeprefix("selection-"))
-            generator = np.random.default_rng((SEED, number, wanted))
-            yield from build_selection(conversations, 2 if split == "train" else wanted, generator)
+        yield from derive(conversations, split, variant)
+
+
+def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Iterator[Dialogue | SelectionGroup]:
+    """The records of a variant from the gold conversations of one split."""
+    if variant == "conversations":
+        yield from conversations
+    elif variant == "turns":
+        yield from map(merge_turns, conversations)
+    elif (variant, split) != ("selection-100", "train"):
+        wanted = int(variant.removeprefix("selection-"))
+        generator = np.random.default_rng((SEED, SPLITS.index(split), wanted))
+        yield from build_selection(conversations, 2 if split == "train" else wanted, generator)
 
 
 def read_logs(store: Store, split: str) -> dict[str, Log]:

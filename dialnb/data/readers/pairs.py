@@ -13,6 +13,7 @@ from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
+CAPTIONS = ("images", "track5.en-en")
 INFERENCE = {
     "e": "entailment",
     "n": "neutral",
@@ -25,17 +26,21 @@ INFERENCE = {
 }
 
 
-@reader("STS-B")
-def read_stsb(store: Store, skipped: Skipped) -> Iterator[ScoredPair]:
-    """``genre, file, year, id, score (0 to 5), sentence, sentence`` and sometimes the sentences' sources, unquoted."""
+@reader("STS-B", variants=("all", "captions"))
+def read_stsb(store: Store, skipped: Skipped, variant: str = "all") -> Iterator[ScoredPair]:
+    """``genre, file, year, id, score (0 to 5), sentence, sentence`` and sometimes the sentences' sources, unquoted.
+
+    "captions" are the two files of image captions that its LICENSE.txt puts under CC-BY-SA and that carry no terms of
+    their own beyond that: images, and the part of SNLI ("track5.en-en")."""
     for split in ("train", "dev", "test"):
         key = f"data/stsbenchmark/sts-{split}.csv"
         for where, line in text_lines(store.path("STS-B", key), key):
             with row(where):
-                score, first, second = line.split("\t")[4:7]
+                _, file, _, _, score, first, second, *_ = line.split("\t")
                 if not 0 <= float(score) <= 5:
                     raise ValueError(f"score {score}, expected 0 to 5")
-            yield ScoredPair(first, second, float(score), split)
+            if variant == "all" or file in CAPTIONS:
+                yield ScoredPair(first, second, float(score), split)
 
 
 def inference_items(
