@@ -192,6 +192,10 @@ def test_out_of_scope_metrics_of_the_worked_example(rows, name, threshold, predi
     assert list(metrics.values()) == pytest.approx([100 * v for v in values], abs=1e-4)
 
 
+def test_a_sample_exactly_at_the_threshold_is_rejected():
+    assert detect(np.array([[0.5, 0.2], [0.2, 0.6]]), np.arange(2), 0.5).tolist() == [OUT, 1]
+
+
 def _scope_data() -> tuple[list[IntentUtterance], list[IntentUtterance]]:
     train = _intents(60, 0) + [IntentUtterance(f"odd{i} odd{i + 1}", "oos") for i in range(12)]
     test = _intents(45, 1) + [IntentUtterance(f"odd{i} weird{i}", "oos") for i in range(10)]
@@ -236,6 +240,24 @@ def test_the_clean_threshold_does_not_read_the_test_set_while_the_others_do(monk
             outcomes[protocol].add(tuple(decisions))
     assert len(outcomes["clean"]) == 1
     assert len(outcomes["paper"]) == len(outcomes["code"]) == 3
+
+
+@pytest.mark.parametrize("protocol", ["code", "paper"])
+@pytest.mark.parametrize("dim", [3, 4, 6])
+def test_scope_protocols_equal_a_float64_reference_run_by_hand(protocol, dim):
+    (train, test), encoder = _scope_data(), WordEncoder(dim)
+    split = few_shot_split([u.intent for u in train], 5, 0)
+    support, queries = (normalise(encoder.encode([u.text for u in part]).astype(float)) for part in (train, test))
+    labels = ["a", "b", "c", "d"] + ["oos"] * (protocol == "code")
+    means = [support[[row for row in split.train if train[row].intent == label]].mean(0) for label in labels]
+    scores = queries @ np.array(means).T
+    if protocol == "code":
+        scores /= np.linalg.norm(scores, axis=1, keepdims=True)
+    best = scores.max(1)
+    predicted = [labels[i] if b > best.mean() - best.std() else "oos" for i, b in zip(scores.argmax(1), best)]
+    right = np.mean([p == u.intent for p, u in zip(predicted, test)])
+    frame = evaluate_scope(encoder, train, test, dataset="toy", shots=(5,), seeds=(0,), protocols=(protocol,))
+    assert _values(frame, protocol=protocol, threshold="mean-std")["Accuracy"] == pytest.approx(100 * right)
 
 
 def test_the_code_protocol_can_reject_by_its_own_prototype():

@@ -54,6 +54,11 @@ def test_block_ranks_equal_sorting_each_block_and_stay_within_it(count, size, se
             assert list(np.argsort(-scores)).index(place) + 1 == rank
 
 
+def test_responses_with_equal_scores_rank_before_the_true_one():
+    same = np.ones((3, 2))
+    assert block_ranks(same, same, np.arange(3)[None]).tolist() == [3, 3, 3]
+
+
 def test_equal_responses_in_a_block_tie_against_the_true_one():
     pairs = [("q1", "yes"), ("q2", "yes"), ("q3", "no"), ("q4", "maybe")]
     table = {"q1": [1, 0], "q2": [1, 0], "q3": [0, 1], "q4": [-1, 1], "yes": [1, 0], "no": [0, 1], "maybe": [-1, 1]}

@@ -94,6 +94,12 @@ def test_equal_neighbours_come_in_order_of_their_index(count):
     assert found.tolist() == [[4, 11, 17, 0, 1]]
 
 
+def test_neighbours_are_real_references_even_if_all_of_them_point_away():
+    references = np.random.default_rng(0).normal(size=(700, 3)) * 0.1 + [1, 0, 0]
+    similarities, found = vectors.nearest(np.array([[-1.0, 0, 0]]), references, 2)
+    assert found.max() < 700 and (similarities < 0).all()
+
+
 def test_nearest_refuses_more_neighbours_than_there_are():
     with pytest.raises(DataError, match="5 neighbours among 4 references"):
         vectors.nearest(UNIT, UNIT, 5)
