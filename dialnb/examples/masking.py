@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dialnb.errors import DataError
 from dialnb.models.tokens import Tokens
 from dialnb.training.objective import Batch
 
@@ -24,6 +25,8 @@ class MaskedExamples:
     @classmethod
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> MaskedExamples:
         tokenizer = encoder.tokenizer
+        if tokenizer.mask_token_id is None:
+            raise DataError(f"the tokenizer of encoder {encoder.name!r} has no mask token, so nothing can be masked")
         words = encoder.transformer.get_input_embeddings().num_embeddings
         return cls(tokens, tokenizer.mask_token_id, frozenset(tokenizer.all_special_ids), words, probability)
 
@@ -32,7 +35,8 @@ class MaskedExamples:
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
         masked, arrays = self.mask(self.tokens[rows], rng)
-        return Batch(len(rows), {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"])})
+        counts = {"mlm": len(arrays["masked_label"]), "rtd": len(masked.ids)}
+        return Batch(len(rows), {"masked": masked}, arrays, counts)
 
     def mask(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, dict[str, np.ndarray]]:
         """Corrupted copy and where to predict what: sequence, position, label."""

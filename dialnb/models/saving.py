@@ -27,17 +27,26 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         _write(encoder, draft, card, dtype)
-        old = folder.with_name(f".{folder.name}-old")
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            folder.replace(old)
         draft.chmod(0o755)
-        draft.replace(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        _swap_in(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return folder
+
+
+def _swap_in(draft: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}-old")
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.replace(old)
+    try:
+        draft.replace(folder)
+    except BaseException:
+        if old.exists():
+            old.replace(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
@@ -83,13 +92,19 @@ def _own_tensors(transformer):
 
 
 def stored_pooling(folder: Path) -> str | None:
-    """What a sentence-transformers folder says about pooling, or None."""
+    """What a sentence-transformers folder says about pooling, or None if it says nothing."""
     path = Path(folder) / "1_Pooling" / "config.json"
     if not path.is_file():
         return None
     said = json.loads(path.read_text(encoding="utf-8"))
     flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
-    return said.get("pooling_mode") or next((mode for flag, mode in flags.items() if said.get(flag)), None)
+    wanted = [
+        flags.get(name, name) for name, value in said.items() if name.startswith("pooling_mode_") and value is True
+    ]
+    wanted = [said["pooling_mode"]] if "pooling_mode" in said else wanted
+    if len(wanted) != 1 or wanted[0] not in flags.values():
+        raise DataError(f"{path} asks for {wanted}, but dialnb pools by one of mean, cls and max: pass pooling=")
+    return wanted[0]
 
 
 def _plain_card(encoder) -> str:

@@ -33,7 +33,9 @@ class Tokens(Sequence):
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         flat = np.concatenate([np.asarray(row, np.int32) for row in rows]) if rows else np.zeros(0, np.int32)
-        kinds = None if types is None else np.concatenate([np.asarray(row, np.int8) for row in types])
+        kinds = (
+            None if types is None else np.concatenate([np.zeros(0, np.int8), *(np.asarray(t, np.int8) for t in types)])
+        )
         return cls(flat, offsets, kinds)
 
     @classmethod
@@ -55,16 +57,19 @@ class Tokens(Sequence):
         return len(self.offsets) - 1
 
     def __getitem__(self, index):
-        """One sequence (an array) for an integer, a new ``Tokens`` for a slice, list or array of positions."""
+        """One sequence (an array) for an integer, a new ``Tokens`` for a slice, a mask, or a list of positions."""
         if isinstance(index, (int, np.integer)):
             if not -len(self) <= index < len(self):
                 raise IndexError(index)
             index = index % len(self)
             return self.ids[self.offsets[index] : self.offsets[index + 1]]
-        if isinstance(index, slice):
+        if isinstance(index, slice) or np.asarray(index).dtype == bool:
             index = np.arange(len(self))[index]
         index = np.asarray(index, np.int64)
-        starts, lengths = self.offsets[index], self.lengths[index]
+        if len(index) and not -len(self) <= index.min() <= index.max() < len(self):
+            raise IndexError(f"a position among {index.min()} to {index.max()} is outside {len(self)} sequences")
+        index = np.where(index < 0, index + len(self), index)
+        starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
         offsets = np.zeros(len(index) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         where = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])

@@ -29,7 +29,7 @@ class Wordpieces:
 
     def fingerprint(self) -> str:
         """Hash of everything that decides the ids."""
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        backend = self._backend()
         said = backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items()))
         return hashlib.sha256(said.encode()).hexdigest()
 
@@ -47,12 +47,18 @@ class Wordpieces:
         return Tokens.concatenate(parts)
 
     def _bare(self, texts: list[str]) -> list[list[int]]:
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        backend = self._backend()
         if backend is None:
             return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        backend.no_truncation()
-        backend.no_padding()
         return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _backend(self):
+        """The fast tokenizer without the truncation and padding that other callers may have left in it, or None."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            backend.no_truncation()
+            backend.no_padding()
+        return backend
 
     def _with_special_tokens(self, rows: list[list[int]]) -> Tokens:
         before, after = len(self.prefix), len(self.suffix)

@@ -20,9 +20,11 @@ PREFIX = "step-"
 
 
 def save_checkpoint(folder: Path, step: int, tensors: dict[str, torch.Tensor], facts: dict) -> Path:
-    """Write ``folder/step-NNNNNNNN`` and then remove older ones."""
+    """Write ``folder/step-NNNNNNNN`` and then remove older ones; one that is there already is of this run and whole."""
     folder = Path(folder)
     final = folder / f"{PREFIX}{step:08d}"
+    if final.exists():
+        return final
     draft = folder / f".draft-{step:08d}"
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -32,8 +34,6 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, torch.Tensor], f
         (draft / "state.json").write_text(json.dumps({"step": step, **facts}), encoding="utf-8")
         for path in draft.iterdir():
             _sync(path)
-        if final.exists():
-            shutil.rmtree(final)
         draft.replace(final)
         _sync(folder)
     except Exception as error:  # safetensors reports a full disk as its own kind of error

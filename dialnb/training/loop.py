@@ -12,24 +12,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import queue
-import signal
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from torch import nn
 from tqdm.auto import tqdm
 
 from dialnb.errors import TrainingError
+from dialnb.training.background import Ahead, Interrupts
 from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from dialnb.training.objective import Batch, Examples, Objective
+from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
@@ -61,7 +61,8 @@ def train(
     """Train ``encoder`` (in place) and ``objective``'s heads on ``examples``.
 
     With ``folder`` the run checkpoints itself there and a second call with the same settings goes on where the first
-    one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch, for curves over training.
+    one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch, for curves over training, and again
+    when a run goes on from the end of an epoch. The encoder comes back in its own mode and precision, nothing frozen.
     """
     return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
 
@@ -79,23 +80,32 @@ class _Run:
             len(examples), settings.batch_size, settings.seed, getattr(examples, "groups", None), settings.drop_last
         )
         self.total = settings.total_steps(self.plan.steps_per_epoch)
-        encoder.dtype = None if settings.precision == "float32" else getattr(torch, settings.precision)
-        encoder.attention_dropout = settings.attention_dropout
+        self.own = encoder.training, encoder.dtype, encoder.attention_dropout
+        if settings.precision == "float64":
+            self.encoder.double(), self.objective.double()
+        self.trainable = [p for p in encoder.parameters() if p.requires_grad]
         freeze_bottom_layers(encoder.transformer, settings.freeze)
-        self.parameters = [p for p in [*encoder.parameters(), *objective.parameters()] if p.requires_grad]
+        both = dict.fromkeys([*encoder.parameters(), *objective.parameters()])
+        self.parameters = [p for p in both if p.requires_grad]
         self.optimiser = make_optimiser(encoder, objective, settings)
         self.curve: list[tuple[int, float, float]] = []
         self.tokens_seen = self.examples_seen = 0
+        self.interrupts = Interrupts()
+        self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def build(self, step: int) -> list[Batch]:
         """This process's share of the step's batch, in chunks; runs ahead in a thread of its own."""
-        rows = np.array_split(self.plan.rows(step), self.world)[self.rank]
+        whole = self.plan.rows(step)
+        rows = np.array_split(whole, self.world)[self.rank]
+        if not len(rows):  # fewer examples than processes: compute along with one that counts for nothing
+            idle = self.examples.batch(whole[:1], np.random.default_rng(0))
+            return [replace(idle, counts=dict.fromkeys(idle.counts, 0))]
         parts = math.ceil(len(rows) / self.settings.chunk) if self.settings.chunk else 1
         return [
             self.examples.batch(part, np.random.default_rng([self.settings.seed, step, self.rank, i]))
-            for i, part in enumerate(np.array_split(rows, max(parts, 1)))
+            for i, part in enumerate(np.array_split(rows, parts))
         ]
 
     def seed(self, step: int, chunk: int) -> None:
@@ -168,6 +178,7 @@ class _Run:
             return vectors
         gathered = {}
         for key, own in vectors.items():
+            own = own[: sizes[self.rank]]
             padded = own.detach().new_zeros((max(sizes), *own.shape[1:]))
             padded[: len(own)] = own.detach()
             everyone = self.accelerator.gather(padded).split(max(sizes))
@@ -176,8 +187,9 @@ class _Run:
         return gathered
 
     def _sum_gradients(self) -> None:
-        touched = torch.tensor([float(p.grad is not None) for p in self.parameters], device=self.encoder.device)
-        touched = self.accelerator.reduce(touched, "sum").tolist()
+        said = [float(p.grad is not None) for p in self.parameters] + [float(self.interrupts.seen)]
+        *touched, stop = self.accelerator.reduce(torch.tensor(said, device=self.encoder.device), "sum").tolist()
+        self.stop = stop > 0
         used = [p for p, count in zip(self.parameters, touched, strict=True) if count]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in used]
         flat = self.accelerator.reduce(torch.cat([g.flatten() for g in grads]), "sum")
@@ -199,56 +211,79 @@ class _Run:
 
     def go(self) -> TrainingResult:
         first = self._resume()
+        self._share_weights()
         if self.encoder.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.encoder.device)
-        was_training = self.encoder.training
-        self.encoder.train()
-        self.objective.train()
+        epochs_done, inside = divmod(first, self.plan.steps_per_epoch)
+        if epochs_done and not inside:
+            self._call_on_epoch(epochs_done)
         bar = tqdm(
             total=self.total, initial=first, desc=self.name, unit="step", disable=not self.show_progress, mininterval=1
         )
         began = time.perf_counter()
         pending: tuple[int, torch.Tensor] | None = None  # one step behind, so that the device never waits for the host
-        step = first
+        self._enter_training()
         try:
-            with _Ahead(self.build, first, self.total) as ahead, _Interrupts() as interrupts:
+            with Ahead(self.build, first, self.total) as ahead, self.interrupts:
                 for step in range(first, self.total):
                     chunks = ahead.get()
                     loss = self.backward(step, chunks)
                     if pending is not None:
                         self._record(*pending, bar)
-                    self.update(step)
                     pending = step, loss
+                    if self.encoder.device.type == "cpu":  # nothing to wait for: a bad loss never reaches the weights
+                        self._record(*pending, bar)
+                    self.update(step)
                     self._count(chunks)
                     epoch_ends = (step + 1) % self.plan.steps_per_epoch == 0
                     last = step + 1 == self.total
-                    if last or epoch_ends or (step + 1) % self.settings.checkpoint_every == 0:
+                    stop = self.interrupts.seen if self.world == 1 else self.stop
+                    if last or epoch_ends or stop or (step + 1) % self.settings.checkpoint_every == 0:
                         self._record(*pending, bar)
                         pending = None
                         self._save(step + 1)
                     bar.update()
-                    if epoch_ends and self.on_epoch is not None:
+                    if epoch_ends:
                         self._call_on_epoch((step + 1) // self.plan.steps_per_epoch)
-                    if interrupts.seen and not last:
+                    if stop and not last:
                         self._leave(step + 1, bar)
         finally:
             bar.close()
-            self.encoder.train(was_training)
+            self._leave_training()
+            for parameter in self.trainable:
+                parameter.requires_grad_(True)
         return self._result(first, time.perf_counter() - began)
 
     def _leave(self, step: int, bar) -> None:
-        """Ctrl-C: save where we are, say how to go on."""
-        self._save(step)
+        """Ctrl-C: the step is saved; say how to go on."""
         how = (
             "start the same run again and it goes on there" if self.folder else "nothing was saved: no folder was given"
         )
         bar.write(f"{self.name}: stopped after step {step} of {self.total}; {how}")
         raise KeyboardInterrupt
 
+    def _enter_training(self) -> None:
+        self.encoder.train(), self.objective.train()
+        self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
+        self.encoder.attention_dropout = self.settings.attention_dropout
+
+    def _leave_training(self) -> None:
+        """The encoder as it came: for evaluations on the way, and when all is over."""
+        training, self.encoder.dtype, self.encoder.attention_dropout = self.own
+        self.encoder.train(training)
+
     def _call_on_epoch(self, epoch: int) -> None:
-        self.encoder.eval()
-        self.on_epoch(epoch, self.encoder)
-        self.encoder.train()
+        if self.on_epoch is not None:
+            self._leave_training()
+            self.encoder.eval()
+            self.on_epoch(epoch, self.encoder)
+            self._enter_training()
+
+    def _share_weights(self) -> None:
+        """Heads start from random numbers: every process takes those of the first."""
+        if self.world > 1:
+            for parameter in self.parameters:
+                broadcast(parameter.data)
 
     def _count(self, chunks: list[Batch]) -> None:
         self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
@@ -270,14 +305,16 @@ class _Run:
             from safetensors.numpy import save_file
 
             self.folder.mkdir(parents=True, exist_ok=True)
-            path = self.folder / f"bad-batch-{step + 1}.safetensors"
+            path = self.folder / f"bad-batch-{step + 1}{f'-of-{self.rank}' if self.world > 1 else ''}.safetensors"
             content = {"rows": self.plan.rows(step).astype(np.int64)}
             for i, chunk in enumerate(self.build(step)):
                 for key, tokens in chunk.tokens.items():
                     content |= {f"{i}.{key}.ids": tokens.ids, f"{i}.{key}.offsets": tokens.offsets}
+                    content |= {} if tokens.types is None else {f"{i}.{key}.types": tokens.types}
                 content |= {f"{i}.{key}": np.ascontiguousarray(array) for key, array in chunk.arrays.items()}
             save_file(content, path)
-            saved = f" The batch is in {path}; the last checkpoint is from before it."
+            kept = latest_checkpoint(self.folder)
+            saved = f" The batch is in {path}; {f'{kept.name} is from before it' if kept else 'no checkpoint yet'}."
         return (
             f"{self.name}: the loss became {value} at step {step + 1} of {self.total}, so training stopped.{saved} "
             "Usual causes: a learning rate that is too high, a temperature that is too low, or broken input weights."
@@ -309,7 +346,8 @@ class _Run:
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
     def _fingerprint(self) -> str:
-        said = [self.settings.describe(), self.objective.describe(), len(self.examples), self.total]
+        shapes = [list(p.shape) for p in self.parameters]
+        said = [self.settings.describe(), self.objective.describe(), len(self.examples), self.total, shapes]
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -320,7 +358,14 @@ class _Run:
         return tensors
 
     def _save(self, step: int) -> None:
-        if self.folder is None or not self.accelerator.is_main_process:
+        if self.folder is None:
+            return
+        if not all(bool(p.isfinite().all()) for p in self.parameters):
+            raise TrainingError(
+                f"{self.name}: the weights became NaN or infinite in step {step} although its loss did not, so they "
+                f"were not saved; the checkpoint before it in {self.folder} is whole. Lower the learning rate, or clip."
+            )
+        if not self.accelerator.is_main_process:
             return
         facts = {"fingerprint": self._fingerprint(), "curve": self.curve, "total": self.total}
         save_checkpoint(self.folder, step, self._state(), facts)
@@ -330,10 +375,10 @@ class _Run:
         if path is None:
             return 0
         tensors, facts = load_checkpoint(path)
-        if facts["fingerprint"] != self._fingerprint():
+        if facts.get("fingerprint") != self._fingerprint():
             raise TrainingError(
-                f"{path} belongs to a run with other settings, objective or data size; use another folder, or delete "
-                "this one to start afresh"
+                f"{path} belongs to a run with other settings, objective, encoder shape or data size; use another "
+                "folder, or delete this one to start afresh"
             )
         with torch.no_grad():
             for name, parameter in self.encoder.named_parameters():
@@ -349,92 +394,3 @@ class _Run:
                     self.optimiser.state[parameter] = {n: t.to(parameter.device) for n, t in state.items()}
         self.curve = [tuple(row) for row in facts["curve"]]
         return facts["step"]
-
-
-class _Ahead:
-    """Builds the next batches in a thread while the device computes; an error there surfaces here."""
-
-    def __init__(self, build: Callable[[int], list[Batch]], first: int, total: int, depth: int = 3) -> None:
-        self._queue: queue.Queue = queue.Queue(depth)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(build, first, total), daemon=True)
-
-    def _work(self, build, first: int, total: int) -> None:
-        for step in range(first, total):
-            try:
-                item = build(step)
-            except BaseException as error:  # handed to the main thread
-                item = error
-            while not self._stop.is_set():
-                try:
-                    self._queue.put(item, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
-            if self._stop.is_set() or isinstance(item, BaseException):
-                return
-
-    def get(self) -> list[Batch]:
-        item = self._queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def __enter__(self) -> _Ahead:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-class _Interrupts:
-    """Ctrl-C waits for the end of the step, so that no update is half done; a second one does not wait."""
-
-    def __init__(self) -> None:
-        self.seen = False
-        self._main = threading.current_thread() is threading.main_thread()
-
-    def _notice(self, number, frame) -> None:
-        if self.seen:
-            raise KeyboardInterrupt
-        self.seen = True
-
-    def __enter__(self) -> _Interrupts:
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._notice)
-        return self
-
-    def __exit__(self, *_) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
-
-
-def freeze_bottom_layers(transformer: nn.Module, count: int) -> None:
-    """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
-    if count <= 0:
-        return
-    stack = transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
-    layers = getattr(stack, "layer", None) or getattr(stack, "block", None)
-    if layers is None or count > len(layers):
-        raise TrainingError(f"cannot freeze {count} layers of {type(transformer).__name__}")
-    frozen = [transformer.get_input_embeddings(), *layers[:count]]
-    frozen += [module for name, module in transformer.named_children() if name.startswith("embeddings")]
-    for module in frozen:
-        module.requires_grad_(False)
-
-
-def make_optimiser(encoder, objective: Objective, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW (fused), with a rate of its own for the heads; only matrices decay."""
-    groups = []
-    head_rate = settings.head_learning_rate or settings.learning_rate
-    for module, rate in ((encoder, settings.learning_rate), (objective, head_rate)):
-        trained = [p for p in module.parameters() if p.requires_grad]
-        for decayed in (True, False):
-            part = [p for p in trained if (p.dim() > 1) == decayed]
-            if part:
-                decay = settings.weight_decay if decayed else 0.0
-                groups.append({"params": part, "lr": rate, "base": rate, "weight_decay": decay})
-    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    return kind(groups, fused=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -48,14 +49,14 @@ class PairObjective(Objective):
 
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
         both = encoder.embed(Tokens.concatenate([batch.tokens["first"], batch.tokens["second"]]), self.pooling)
-        window = int(batch.arrays["window"][0]) if "window" in batch.arrays else 0
+        window = int(batch.arrays["window"][0]) if self.names["windows"] else 0
         first, second = self.heads[str(window)](both).split(batch.size)
-        extra = {
-            target: batch.tensor(name, first.device)
-            for name, target in (("weights", "weights"), ("duplicates", "duplicate_ids"))
-            if name in batch.arrays
-        }
-        return {"first": first, "second": second, **extra}
+        vectors = {"first": first, "second": second}
+        if "weights" in batch.arrays:
+            vectors["weights"] = batch.tensor("weights", first.device).to(first.dtype)
+        if "duplicates" in batch.arrays:
+            vectors["duplicate_ids"] = batch.tensor("duplicates", first.device)
+        return vectors
 
     def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
         first, second = vectors["first"], vectors["second"]
@@ -119,3 +120,40 @@ class MaskedLanguageModel(Objective):
 
     def describe(self) -> dict:
         return {"objective": "MaskedLanguageModel"}
+
+
+class ReplacedTokenDetection(Objective):
+    """ELECTRA: a small generator fills the masks, the encoder tells for every token whether it was replaced.
+
+    The generator shares the encoder's word table; its outputs are sampled (no gradient flows through them). The loss
+    is the generator's cross-entropy plus ``weight`` times the detection loss; ``terms`` of the batch are those of
+    :class:`MaskedLanguageModel` and the count ``rtd`` of real tokens.
+    """
+
+    def __init__(self, encoder, generator, weight: float = 50.0) -> None:
+        super().__init__()
+        words = encoder.transformer.get_input_embeddings().weight
+        self.generator, self.weight = generator, weight
+        self.word_head = WordHead(generator.dim, *words.shape)
+        self.detector = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.GELU(), nn.Linear(encoder.dim, 1))
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        for name in ("dtype", "attention_dropout", "compiled"):
+            setattr(self.generator, name, getattr(encoder, name))
+        states, packed = self.generator.hidden(batch.tokens["masked"])
+        labels = batch.tensor("masked_label", states.device)
+        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
+        logits = self.word_head(states[places], encoder.transformer.get_input_embeddings().weight)
+        original = packed.ids.index_copy(0, places, labels)
+        guess = torch.distributions.Categorical(logits=logits.detach()).sample()
+        corrupted = original.index_copy(0, places, guess)
+        found = encoder.states(replace(packed, ids=corrupted))
+        scores = self.detector(found.to(self.detector[0].weight.dtype)).squeeze(-1)
+        replaced = (corrupted != original).to(scores.dtype)
+        return {
+            "mlm": losses.masked_language_model_loss(logits, labels),
+            "rtd": self.weight * losses.replaced_token_loss(scores, replaced, torch.ones_like(replaced)),
+        }
+
+    def describe(self) -> dict:
+        return {"objective": "ReplacedTokenDetection", "weight": self.weight}

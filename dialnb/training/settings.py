@@ -18,7 +18,8 @@ class TrainingSettings:
 
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
     with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
-    of an epoch may be smaller than the others; ``drop_last`` leaves it out.
+    of an epoch may be smaller than the others; ``drop_last`` leaves it out. ``compiled`` (GPU only) defaults to runs of
+    at least 300 steps, which earn the compile time back.
     """
 
     batch_size: int = 1024
@@ -33,6 +34,7 @@ class TrainingSettings:
     clip: float | None = None
     precision: str = "float32"
     attention_dropout: bool = True
+    compiled: bool | None = None
     freeze: int = 0
     chunk: int | None = None
     drop_last: bool = False
@@ -48,10 +50,15 @@ class TrainingSettings:
             if value not in known:
                 raise UnknownName(kind, value, known)
         positive = {"batch_size": self.batch_size, "epochs": self.epochs, "learning_rate": self.learning_rate}
-        positive |= {n: v for n in ("max_steps", "chunk", "clip") if (v := getattr(self, n)) is not None}
+        positive |= {"checkpoint_every": self.checkpoint_every}
+        optional = ("max_steps", "chunk", "clip", "head_learning_rate")
+        positive |= {n: v for n in optional if (v := getattr(self, n)) is not None}
         for name, value in positive.items():
             if not value > 0:
                 raise DialnbError(f"{name} must be above 0, but is {value}")
+        for name in ("weight_decay", "freeze", "seed"):
+            if not getattr(self, name) >= 0:
+                raise DialnbError(f"{name} must be 0 or above, but is {getattr(self, name)}")
         if not 0 <= self.warmup < 1:
             raise DialnbError(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
 
@@ -59,16 +66,16 @@ class TrainingSettings:
         return asdict(self)
 
     def total_steps(self, steps_per_epoch: int) -> int:
-        steps = max(1, math.ceil(self.epochs * steps_per_epoch))
+        steps = max(1, math.ceil(self.epochs * steps_per_epoch - 1e-9))  # 0.07 of 100 steps are 7, whatever floats say
         return min(steps, self.max_steps) if self.max_steps is not None else steps
 
     def rate_factor(self, step: int, total: int) -> float:
-        """Multiplier of the learning rate at 0-based ``step``."""
+        """Multiplier of the learning rate at 0-based ``step``; warm-up starts from 0, as Hugging Face's does."""
         if self.schedule == "onecycle":
             return _one_cycle(step, total)
         warm = round(self.warmup * total)
         if step < warm:
-            return (step + 1) / warm
+            return step / warm
         if self.schedule == "linear":
             return max(0.0, (total - step) / max(1, total - warm))
         return 1.0
@@ -87,10 +94,10 @@ def _cosine(start: float, end: float, place: float) -> float:
 
 def _one_cycle_place(step: int, total: int) -> tuple[bool, float]:
     """Whether the rate still rises (first 30 %), and how far that phase has come."""
-    top = max(0.3 * total - 1, 1e-9)
+    top = 0.3 * total - 1
     if step <= top:
         return True, step / top
-    return False, (step - top) / max(total - 1 - top, 1e-9)
+    return False, (step - top) / (total - 1 - top)
 
 
 def _one_cycle(step: int, total: int) -> float:

@@ -1,0 +1,40 @@
+"""What is trained, and how fast: frozen layers, parameter groups, Adam."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from dialnb.errors import TrainingError
+from dialnb.training.objective import Objective
+from dialnb.training.settings import TrainingSettings
+
+
+def freeze_bottom_layers(transformer: nn.Module, count: int) -> None:
+    """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
+    if count <= 0:
+        return
+    stack = transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
+    layers = getattr(stack, "layer", None) or getattr(stack, "block", None)
+    if layers is None or count > len(layers):
+        raise TrainingError(f"cannot freeze {count} layers of {type(transformer).__name__}")
+    frozen = [transformer.get_input_embeddings(), *layers[:count]]
+    frozen += [module for name, module in transformer.named_children() if name.startswith("embeddings")]
+    for module in frozen:
+        module.requires_grad_(False)
+
+
+def make_optimiser(encoder, objective: Objective, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Adam or AdamW (fused), with a rate of its own for the heads; only matrices decay."""
+    groups, seen = [], set()
+    head_rate = settings.head_learning_rate or settings.learning_rate
+    for module, rate in ((encoder, settings.learning_rate), (objective, head_rate)):
+        trained = [p for p in module.parameters() if p.requires_grad and id(p) not in seen]
+        seen |= {id(p) for p in trained}
+        for decayed in (True, False):
+            part = [p for p in trained if (p.dim() > 1) == decayed]
+            if part:
+                decay = settings.weight_decay if decayed else 0.0
+                groups.append({"params": part, "lr": rate, "base": rate, "weight_decay": decay})
+    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    return kind(groups, fused=True)

@@ -1,0 +1,406 @@
+"""The encoder: the numbers of the plain Hugging Face forward, in the caller's order, whatever the batch."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dialnb
+from dialnb.errors import DataError, UnknownName
+from dialnb.models.attention import grouped_attention
+from dialnb.models.tokens import Tokens
+
+PACKED = ("bert", "roberta", "electra", "distilbert")
+PADDED = ("mpnet", "t5")
+TEXTS = list(tiny.TEXTS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.encoder()
+
+
+def plain_states(encoder, texts):
+    """Last hidden states and mask by the padded forward that everybody writes."""
+    ids, mask = map(torch.from_numpy, encoder.tokenize(texts).padded(encoder.wordpieces.pad_id))
+    with torch.no_grad():
+        return encoder.transformer(input_ids=ids, attention_mask=mask).last_hidden_state, mask
+
+
+def plainly_pooled(states, mask, pooling):
+    mask = mask[..., None]
+    return {
+        "mean": (states * mask).sum(1) / mask.sum(1),
+        "max": states.masked_fill(mask == 0, -torch.inf).amax(1),
+        "cls": states[:, 0],
+    }[pooling]
+
+
+# --- the same numbers as the plain forward ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("family", PACKED + PADDED)
+def test_every_family_gives_the_vectors_of_the_plain_forward(family, pooling):
+    encoder = tiny.encoder(family).double()
+    assert encoder.packed == (family in PACKED)
+    with torch.no_grad():
+        ours = encoder.embed(encoder.tokenize(TEXTS), pooling)
+    torch.testing.assert_close(ours, plainly_pooled(*plain_states(encoder, TEXTS), pooling), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_pooler_is_the_transformers_own(family):
+    encoder = tiny.encoder(family).double()
+    ids, mask = map(torch.from_numpy, encoder.tokenize(TEXTS).padded())
+    with torch.no_grad():
+        theirs = encoder.transformer(input_ids=ids, attention_mask=mask).pooler_output
+        torch.testing.assert_close(encoder.embed(encoder.tokenize(TEXTS), "pooler"), theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["bert", "electra"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_second_segments_reach_the_transformer(family, packed):
+    encoder = tiny.encoder(family).double()
+    encoder.packed = packed
+    rows, types = [[2, 9, 3, 11, 3], [2, 8, 3]], [[0, 0, 0, 1, 1], [0, 0, 0]]
+    with torch.no_grad():
+        ours = encoder.embed(Tokens.from_lists(rows, types), "cls")
+        theirs = [
+            encoder.transformer(input_ids=torch.tensor([r]), token_type_ids=torch.tensor([t])).last_hidden_state[0, 0]
+            for r, t in zip(rows, types, strict=True)
+        ]
+    torch.testing.assert_close(ours, torch.stack(theirs), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", PACKED)
+def test_gradients_equal_those_of_the_plain_forward(family):
+    encoder, texts = tiny.encoder(family).double(), TEXTS[2:5]
+    target = torch.randn(3, encoder.dim, dtype=torch.float64)
+
+    def gradient(vectors):
+        encoder.zero_grad()
+        (vectors * target).sum().backward()
+        return {n: p.grad.clone() for n, p in encoder.named_parameters() if p.grad is not None}
+
+    ours = gradient(encoder.embed(encoder.tokenize(texts)))
+    ids, mask = map(torch.from_numpy, encoder.tokenize(texts).padded())
+    states = encoder.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+    theirs = gradient(plainly_pooled(states, mask, "mean"))
+    assert ours.keys() == theirs.keys()
+    for name in ours:  # the padding word gets a gradient from nobody
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu_new", "silu"])
+def test_other_activations_are_exact_too(activation):
+    encoder = tiny.encoder(hidden_act=activation).double()
+    assert encoder.packed == (activation != "silu"), "what the packed pass does not know goes the padded way"
+    with torch.no_grad():
+        ours = encoder.embed(encoder.tokenize(TEXTS))
+    torch.testing.assert_close(ours, plainly_pooled(*plain_states(encoder, TEXTS), "mean"), rtol=0, atol=1e-12)
+
+
+# --- dropout ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", PACKED)
+def test_hidden_dropout_falls_on_the_same_places_as_in_the_plain_forward(family):
+    encoder = tiny.encoder(family, dropout=0.5).double().train()
+    encoder.attention_dropout = False
+    for module in encoder.transformer.modules():
+        if hasattr(module, "query") or hasattr(module, "q_lin"):
+            module.dropout.p = 0.0
+    tokens = encoder.tokenize(["i need a cheap hotel"])
+    torch.manual_seed(3)
+    ours = encoder.embed(tokens)
+    torch.manual_seed(3)
+    theirs = encoder.transformer(input_ids=torch.from_numpy(tokens.ids[None].astype(np.int64))).last_hidden_state.mean(
+        1
+    )
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_attention_dropout_can_be_left_out():
+    encoder = tiny.encoder(dropout=0.0).train()
+    encoder.transformer.config.attention_probs_dropout_prob = 0.3
+    twice = encoder.tokenize([TEXTS[2]] * 2)
+    views = encoder.embed(twice)
+    assert (views[0] - views[1]).abs().max() > 1e-3
+    encoder.attention_dropout = False
+    views = encoder.embed(twice)
+    assert torch.equal(views[0], views[1])
+
+
+def test_attention_dropout_keeps_the_expectation_and_has_the_variance_of_its_rate():
+    torch.manual_seed(0)
+    copies, length, p = 20_000, 5, 0.3
+    one = torch.randn(length, 3, 2, 4, dtype=torch.float64)
+    dropped = grouped_attention(one.repeat(copies, 1, 1, 1), ((length, copies),), p).view(copies, length, 2, 4)
+    q, k, v = one.permute(1, 2, 0, 3)
+    weights = (q @ k.mT / 2).softmax(-1)
+    torch.testing.assert_close(dropped.mean(0), (weights @ v).transpose(0, 1), rtol=0, atol=0.03)
+    variance = weights.square() @ v.square() * p / (1 - p)
+    torch.testing.assert_close(dropped.var(0), variance.transpose(0, 1), rtol=0.1, atol=0.01)
+
+
+def test_two_views_differ_in_training_and_not_without_dropout(bert):
+    twice = bert.tokenize([TEXTS[2]] * 2)
+    views = bert.train().embed(twice)
+    bert.eval()
+    assert (views[0] - views[1]).abs().max() > 1e-3
+    sober = tiny.encoder(dropout=0.0).train().embed(twice)
+    assert torch.equal(sober[0], sober[1])
+
+
+def test_encoding_is_sober_and_leaves_the_mode_as_it_was():
+    encoder = tiny.encoder(dropout=0.5).train()
+    assert np.array_equal(encoder.encode(TEXTS), encoder.encode(TEXTS))
+    assert encoder.training and encoder.transformer.training
+
+
+# --- encode -----------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_come_in_the_order_of_the_texts(bert):
+    together = bert.encode(TEXTS)
+    alone = np.concatenate([bert.encode([text]) for text in TEXTS])
+    assert together.dtype == np.float32 and together.shape == (len(TEXTS), 32)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.permutations(range(len(TEXTS))), st.integers(1, 9), st.sampled_from(["mean", "cls", "max", "pooler"]))
+def test_neither_order_nor_batch_size_changes_a_vector(bert, order, batch_size, pooling):
+    expected = bert.encode(TEXTS, pooling=pooling)[list(order)]
+    found = bert.encode([TEXTS[i] for i in order], batch_size=batch_size, max_length=16, pooling=pooling)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", PADDED)
+def test_padding_changes_nothing_either(family):
+    encoder = tiny.encoder(family)
+    np.testing.assert_allclose(encoder.encode(TEXTS)[:1], encoder.encode(TEXTS[:1]), atol=1e-5)
+
+
+def test_nothing_gives_an_empty_array(bert):
+    assert bert.encode([]).shape == (0, 32)
+
+
+def test_an_empty_string_is_its_special_tokens(bert):
+    vector = bert.encode(["", "   "])
+    with torch.no_grad():
+        expected = bert.transformer(input_ids=torch.tensor([[2, 3]])).last_hidden_state.mean(1)
+    np.testing.assert_allclose(vector, np.repeat(expected.numpy(), 2, 0), atol=1e-5)
+    assert np.isfinite(tiny.encoder("t5").encode([""])).all()
+
+
+def test_truncation_keeps_the_named_side(bert):
+    text = "book a cheap room in the north"
+    np.testing.assert_allclose(bert.encode([text], 4), bert.encode(["book a"]), atol=1e-5)
+    np.testing.assert_allclose(bert.encode([text], 4, truncate="left"), bert.encode(["the north"]), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", (*PACKED, "mpnet"))
+def test_a_text_of_any_length_fits_the_position_table(family):
+    assert np.isfinite(tiny.encoder(family).encode(["hotel " * 200], max_length=512)).all()
+
+
+def test_normalised_vectors_have_length_one(bert):
+    np.testing.assert_allclose(np.linalg.norm(bert.encode(TEXTS, normalize=True), axis=1), 1, atol=1e-6)
+
+
+def test_one_string_is_refused(bert):
+    with pytest.raises(TypeError, match=r"write encode\(\[text\]\)"):
+        bert.encode("book a table")
+
+
+@pytest.mark.parametrize("option", [{"pooling": "average"}, {"truncate": "middle"}])
+def test_an_unknown_option_is_named(bert, option):
+    with pytest.raises(UnknownName, match=next(iter(option.values()))):
+        bert.encode(TEXTS, **option)
+
+
+def test_a_missing_pooler_is_said():
+    with pytest.raises(DataError, match="has no pooler"):
+        tiny.encoder("electra").encode(TEXTS, pooling="pooler")
+
+
+def test_a_clone_has_weights_of_its_own(bert):
+    twin = bert.clone()
+    before = bert.encode(TEXTS)
+    np.testing.assert_array_equal(twin.encode(TEXTS), before)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    np.testing.assert_array_equal(bert.encode(TEXTS), before)
+    assert not twin.encode(TEXTS).any()
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")
+def test_bfloat16_computation_stays_close_and_returns_float32(bert):
+    twin = bert.clone()
+    twin.dtype = torch.bfloat16
+    found, exact = twin.encode(TEXTS, normalize=True), bert.encode(TEXTS, normalize=True)
+    assert found.dtype == np.float32
+    assert 1e-7 < np.abs(found - exact).max() < 0.05
+
+
+# --- saving and loading -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_three_readers_of_a_saved_folder_agree(tmp_path, pooling):
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel, AutoTokenizer
+
+    encoder = tiny.encoder(pooling=pooling)
+    folder = encoder.save(tmp_path / "saved")
+    expected = encoder.encode(TEXTS)
+    again = dialnb.load_encoder(folder)
+    assert again.pooling == pooling
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(theirs, expected, atol=1e-5)
+    model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model(**batch).last_hidden_state
+    np.testing.assert_allclose(plainly_pooled(states, batch["attention_mask"], pooling), expected, atol=1e-5)
+    files = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert {"model.safetensors", "tokenizer.json", "README.md", "modules.json"} <= files
+    assert not [name for name in files if name.endswith((".bin", ".pt", ".pkl", ".pth"))]
+
+
+@pytest.mark.parametrize("family", ["roberta", "electra", "distilbert", "mpnet", "t5"])
+def test_every_family_survives_saving(tmp_path, family):
+    encoder = tiny.encoder(family)
+    again = dialnb.load_encoder(encoder.save(tmp_path / family))
+    np.testing.assert_allclose(again.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+def test_saving_again_replaces_the_folder_whole(tmp_path):
+    folder = tmp_path / "encoder"
+    tiny.encoder(seed=1).save(folder)
+    (folder / "leftover").touch()
+    second = tiny.encoder(seed=2)
+    second.save(folder, card="# mine\n")
+    np.testing.assert_allclose(dialnb.load_encoder(folder).encode(TEXTS), second.encode(TEXTS), atol=1e-6)
+    assert not (folder / "leftover").exists() and (folder / "README.md").read_text() == "# mine\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"], "no drafts left behind"
+
+
+def test_a_failed_save_leaves_the_previous_folder_whole(tmp_path, monkeypatch):
+    import safetensors.torch
+
+    folder = tmp_path / "encoder"
+    first = tiny.encoder(seed=1)
+    first.save(folder)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(OSError, match="No space"):
+        tiny.encoder(seed=2).save(folder)
+    monkeypatch.undo()
+    np.testing.assert_allclose(dialnb.load_encoder(folder).encode(TEXTS), first.encode(TEXTS), atol=1e-6)
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+
+
+def test_a_failed_swap_brings_the_previous_folder_back(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    folder, replace = tmp_path / "encoder", Path.replace
+    tiny.encoder(seed=1).save(folder)
+
+    def failing(self, target):
+        if Path(target) == folder and not self.name.endswith("-old"):
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        tiny.encoder(seed=2).save(folder)
+    assert (folder / "model.safetensors").is_file()
+
+
+def test_half_precision_files_load_as_float32(tmp_path):
+    encoder = tiny.encoder()
+    folder = encoder.save(tmp_path / "half", dtype=torch.float16)
+    full = encoder.save(tmp_path / "full")
+    assert (folder / "model.safetensors").stat().st_size < 0.7 * (full / "model.safetensors").stat().st_size
+    again = dialnb.load_encoder(folder)
+    assert {p.dtype for p in again.parameters()} == {torch.float32}
+    np.testing.assert_allclose(again.encode(TEXTS), encoder.encode(TEXTS), atol=0.05)
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}, "saving narrows the file only"
+
+
+def test_a_pooler_encoder_is_not_saved_in_a_layout_that_cannot_say_so(tmp_path):
+    with pytest.raises(DataError, match="pooler"):
+        tiny.encoder(pooling="pooler").save(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pooling_that_nobody_has_is_refused_unless_overruled(tmp_path):
+    folder = tiny.encoder().save(tmp_path / "x")
+    config = folder / "1_Pooling" / "config.json"
+    said = json.loads(config.read_text()) | {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
+    config.write_text(json.dumps(said))
+    with pytest.raises(DataError, match="lasttoken"):
+        dialnb.load_encoder(folder)
+    assert dialnb.load_encoder(folder, pooling="cls").pooling == "cls"
+    config.write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": "max"}))
+    assert dialnb.load_encoder(folder).pooling == "max", "the newer way to say it"
+
+
+def test_a_folder_stands_in_for_a_hub_name(tmp_path, monkeypatch):
+    encoder = tiny.encoder()
+    encoder.save(tmp_path / "someone" / "some-bert")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("someone/some-bert", "./someone/some-bert", "~/someone/some-bert"):
+        np.testing.assert_allclose(dialnb.load_encoder(name).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["someone/no-such-model", "no-such-model", "./nowhere", "/no/such/folder", "bad name!"]
+)
+def test_an_encoder_that_is_not_there_is_a_sentence(name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the variable is read once, at import
+    with pytest.raises(DataError, match="encoder") as caught:
+        dialnb.load_encoder(name)
+    assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_of_something_else_is_said(tmp_path):
+    with pytest.raises(DataError, match=r"no config\.json"):
+        dialnb.load_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove", "pickle only"])
+def test_damaged_weights_are_a_sentence(tmp_path, damage):
+    folder = tiny.encoder().save(tmp_path / "x")
+    weights = folder / "model.safetensors"
+    if damage == "truncate":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    else:
+        weights.unlink()
+    if damage == "pickle only":
+        torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(DataError, match="cannot load encoder"):
+        dialnb.load_encoder(folder)
