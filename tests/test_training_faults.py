@@ -1,0 +1,323 @@
+"""Things go wrong: killed, interrupted, full disk, not a number, foreign or broken checkpoints. Nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+import training_worker as worker
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from dialnb.errors import TrainingError
+from dialnb.training import TrainingSettings, checkpoint, train
+from dialnb.training.loop import _Run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """Encoder, heads and curve of a run that nothing happened to."""
+    return worker.training(tiny.Pairs, None)
+
+
+def assert_same_run(found, expected):
+    for ours, theirs in zip(found[:2], expected[:2], strict=True):
+        for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
+            assert torch.equal(a, b), name
+    assert found[2].curve.equals(expected[2].curve)
+
+
+def start(folder: Path) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)}
+    command = [sys.executable, str(Path(worker.__file__)), "train", str(folder)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(folder: Path, step: int, process: subprocess.Popen) -> None:
+    """Until the checkpoint of ``step`` is there (polling; a later one will do)."""
+    end = time.monotonic() + 120
+    while (kept := checkpoint.latest_checkpoint(folder)) is None or int(kept.name[5:]) < step:
+        assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
+        time.sleep(0.005)
+
+
+# --- killed and interrupted -------------------------------------------------------------------------------------------
+
+
+def test_a_killed_then_interrupted_run_ends_with_the_same_bits(tmp_path, undisturbed):
+    folder = tmp_path / "run"
+    process = start(folder)
+    wait_for(folder, 3, process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    killed_at = int(checkpoint.latest_checkpoint(folder).name[5:])
+    assert 3 <= killed_at < 12
+
+    process = start(folder)
+    wait_for(folder, killed_at + 2, process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    stopped_at = int(checkpoint.latest_checkpoint(folder).name[5:])
+    assert killed_at + 2 <= stopped_at < 12
+    assert f"stopped after step {stopped_at} of 12; start the same run again and it goes on there" in output
+
+    found = worker.training(tiny.Pairs, folder)
+    assert found[2].resumed_at == stopped_at
+    assert_same_run(found, undisturbed)
+
+
+class Death(BaseException):
+    """The process is gone: no handler of the program runs."""
+
+
+@pytest.mark.parametrize("moment", range(6))
+@pytest.mark.parametrize("step", [1, 7])
+def test_death_at_any_moment_of_saving_loses_nothing(tmp_path, monkeypatch, undisturbed, step, moment):
+    """Every operation on the disk may be the last one: before and after the weights, the notes, the swap, the sweep."""
+    saves, operations = 0, 0
+    save, rename, remove, sync = checkpoint.save_file, Path.replace, shutil.rmtree, checkpoint._sync
+
+    def mortal(operation):
+        def wrapper(*arguments, **options):
+            nonlocal operations
+            if saves == step:
+                if operations == moment:
+                    raise Death
+                operations += 1
+            return operation(*arguments, **options)
+
+        return wrapper
+
+    def counted(*arguments, **options):
+        nonlocal saves
+        saves += 1
+        return mortal(save)(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint, "save_file", counted)
+    monkeypatch.setattr(checkpoint, "_sync", mortal(sync))
+    monkeypatch.setattr(Path, "replace", mortal(rename))
+    monkeypatch.setattr(shutil, "rmtree", mortal(remove))
+    with pytest.raises(Death):
+        worker.training(tiny.Pairs, tmp_path)
+    monkeypatch.undo()
+    found = worker.training(tiny.Pairs, tmp_path)
+    swapped = moment >= 4  # save, sync, sync, swap, sync of the folder, sweep
+    assert found[2].resumed_at == step - (0 if swapped else 1)
+    assert_same_run(found, undisturbed)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000012"]
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, undisturbed):
+    worker.training(tiny.Pairs, tmp_path)
+    epochs = []
+    found = worker.training(tiny.Pairs, tmp_path, on_epoch=lambda epoch, _: epochs.append(epoch))
+    assert found[2].resumed_at == 12 and epochs == [3]
+    assert_same_run(found, undisturbed)
+
+
+def test_ctrl_c_saves_once_and_the_curve_has_no_hole(tmp_path, undisturbed, capsys):
+    class Pressed(tiny.Pairs):
+        def embed(self, encoder, batch):
+            if not (tmp_path / "pressed").exists() and (tmp_path / "step-00000004").exists():
+                (tmp_path / "pressed").touch()
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().embed(encoder, batch)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        worker.training(Pressed, tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "stopped after step 5 of 12" in capsys.readouterr().out
+    _, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
+    assert [row[0] for row in facts["curve"]] == [1, 2, 3, 4, 5]
+    assert_same_run(worker.training(Pressed, tmp_path), undisturbed)
+
+
+def test_ctrl_c_without_a_folder_says_that_nothing_was_saved(capsys):
+    class Pressed(tiny.Pairs):
+        def embed(self, encoder, batch):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().embed(encoder, batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.training(Pressed, None)
+    assert "nothing was saved: no folder was given" in capsys.readouterr().out
+
+
+def test_an_epoch_whose_evaluation_died_is_announced_again(tmp_path):
+    epochs = []
+
+    def once(epoch, _):
+        epochs.append(epoch)
+        if epochs == [1, 2]:
+            raise Death
+
+    with pytest.raises(Death):
+        worker.training(tiny.Pairs, tmp_path, on_epoch=once)
+    worker.training(tiny.Pairs, tmp_path, on_epoch=once)
+    assert epochs == [1, 2, 2, 3]
+
+
+# --- not a number -----------------------------------------------------------------------------------------------------
+
+SETTINGS = TrainingSettings(batch_size=8, epochs=3, learning_rate=1e-3, checkpoint_every=1)
+
+
+def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(tmp_path):
+    encoder = tiny.encoder()
+    objective = tiny.objectives(encoder)["weighted_symmetric"]
+    poisoned = int(
+        _Run(encoder, objective, tiny.Everything(encoder, 30), SETTINGS, None, None, "", False).plan.rows(2)[5]
+    )
+    examples = tiny.Everything(encoder, 30, poison=poisoned)
+    with pytest.raises(TrainingError, match="the loss became nan at step 3 of 12") as caught:
+        train(encoder, objective, examples, SETTINGS, tmp_path, show_progress=False)
+    assert "step-00000002 is from before it" in str(caught.value)
+    batch = load_file(tmp_path / "bad-batch-3.safetensors")
+    assert batch["rows"][5] == poisoned and np.isnan(batch["0.weights"]).tolist() == [i == 5 for i in range(8)]
+    assert batch["0.first.ids"].size == batch["0.first.offsets"][-1] > 0
+    tensors, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
+    assert facts["step"] == 2 and all(t.isfinite().all() for t in tensors.values())
+    for name, parameter in encoder.named_parameters():  # nor did it reach the weights in memory
+        assert torch.equal(parameter, tensors[f"encoder.{name}"])
+
+
+def test_without_a_folder_the_sentence_is_all():
+    encoder = tiny.encoder()
+    objective = tiny.objectives(encoder)["weighted_symmetric"]
+    with pytest.raises(TrainingError, match="Usual causes: a learning rate that is too high"):
+        train(encoder, objective, tiny.Everything(encoder, 30, poison=0), SETTINGS, show_progress=False)
+
+
+def test_weights_that_overflow_are_never_saved(tmp_path):
+    class Exploding(tiny.Pairs):
+        """A finite loss with an infinite gradient, in the third step."""
+
+        calls = 0
+
+        def loss(self, vectors):
+            self.calls += 1
+            extra = (vectors["first"].sum() * 0).sqrt() if self.calls == 3 else 0
+            return super().loss(vectors) + extra
+
+    encoder = tiny.encoder()
+    with pytest.raises(TrainingError, match="weights became NaN or infinite in step 3"):
+        train(encoder, Exploding(32), tiny.Everything(encoder, 30), SETTINGS, tmp_path, show_progress=False)
+    tensors, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
+    assert facts["step"] == 2 and all(t.isfinite().all() for t in tensors.values())
+
+
+# --- disks and checkpoints --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: No space left on device")]
+)
+def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch, undisturbed, failure):
+    save, calls = checkpoint.save_file, []
+
+    def fill(tensors, path):
+        calls.append(path)
+        if len(calls) == 4:
+            path.write_bytes(b"the first half of")
+            raise failure
+        save(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", fill)
+    with pytest.raises(TrainingError, match=r"step-00000003, is whole.*Free some space"):
+        worker.training(tiny.Pairs, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+    found = worker.training(tiny.Pairs, tmp_path)
+    assert found[2].resumed_at == 3
+    assert_same_run(found, undisturbed)
+
+
+def test_a_disk_that_was_always_full_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "save_file", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
+    with pytest.raises(TrainingError, match="there was none before"):
+        worker.training(tiny.Pairs, tmp_path)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    encoder = tiny.encoder()
+    examples, objective = tiny.Everything(encoder, 30), tiny.objectives(encoder)["hard_negative"]
+    train(encoder, objective, examples, SETTINGS, tmp_path, show_progress=False)
+    electra = tiny.encoder("electra")
+    for other in (
+        (
+            encoder,
+            objective,
+            examples,
+            TrainingSettings(batch_size=8, epochs=3, learning_rate=2e-3, checkpoint_every=1),
+        ),
+        (encoder, tiny.objectives(encoder)["plain"], examples, SETTINGS),
+        (encoder, objective, tiny.Everything(encoder, 31), SETTINGS),
+        (electra, tiny.objectives(electra)["hard_negative"], examples, SETTINGS),
+    ):
+        with pytest.raises(
+            TrainingError, match=r"belongs to a run with other settings.*delete this one to start afresh"
+        ):
+            train(*other, tmp_path, show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("state.safetensors", b"\0" * 7), ("state.json", b"{"), ("state.json", None), ("state.json", b"{}")],
+)
+def test_a_broken_checkpoint_is_a_sentence(tmp_path, file, content):
+    worker.training(tiny.Pairs, tmp_path)
+    path = tmp_path / "step-00000012" / file
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(TrainingError, match=r"step-00000012 (cannot be read|belongs to).*delete"):
+        worker.training(tiny.Pairs, tmp_path)
+
+
+def test_a_checkpoint_holds_no_pickle(tmp_path):
+    worker.training(tiny.Pairs, tmp_path)
+    files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"state.safetensors", "state.json"}
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_while_building_a_batch_reaches_the_caller():
+    encoder = tiny.encoder()
+    examples = tiny.Everything(encoder, 30)
+    build = examples.batch
+
+    def broken(rows, rng):
+        if 7 in rows:
+            raise KeyError("no such slot")
+        return build(rows, rng)
+
+    examples.batch = broken
+    with pytest.raises(KeyError, match="no such slot"):
+        train(encoder, tiny.objectives(encoder)["plain"], examples, SETTINGS, show_progress=False)
+
+
+def test_too_few_examples_are_refused_before_anything_is_changed():
+    encoder = tiny.encoder()
+    with pytest.raises(TrainingError, match="nothing to train on"):
+        train(encoder, tiny.objectives(encoder)["plain"], tiny.Everything(encoder, 1), SETTINGS, show_progress=False)
+    assert not encoder.training
