@@ -9,6 +9,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -23,7 +25,7 @@ MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add `dialnb data` and its five actions."""
+    """Add `dialnb data` and its actions."""
     parser = subparsers.add_parser("data", help="datasets: list, describe, fetch, verify, count")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     for run, names, words in [
@@ -32,6 +34,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         (fetch, "+", "bring the files of datasets into the cache and verify them"),
         (verify, "*", "check the sha256 of every file in the cache and in a mirror folder"),
         (stats, "*", "counts of the records beside those that the papers print"),
+        (bundle, None, "make the files that come with the package anew from the sources"),
     ]:
         name = run.__name__.split("_")[0]
         action = actions.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
@@ -39,6 +42,10 @@ def register(subparsers: argparse._SubParsersAction) -> None:
             action.add_argument("names", nargs=names, metavar="NAME", help="a dataset, e.g. CLINC150")
         action.add_argument("--json", action="store_true", help="print JSON instead of a table")
         action.set_defaults(run=run)
+        if run is list_sources:
+            action.add_argument("--bundled", action="store_true", help="what comes with the package, as bundled/NAME")
+        if run is bundle:
+            action.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
         if run is fetch:
             help_ = "also files that nobody could check; their hash is recorded and enforced from then on"
             action.add_argument("--unchecked", action="store_true", help=help_)
@@ -46,6 +53,11 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 def list_sources(arguments: argparse.Namespace) -> int:
     """One row per dataset."""
+    if arguments.bundled:
+        from dialnb.data.bundle import index
+
+        _show(_bundled_rows(index()), arguments.json)
+        return 0
     rows = [
         {
             "name": source.name,
@@ -64,8 +76,12 @@ def list_sources(arguments: argparse.Namespace) -> int:
 
 def info(arguments: argparse.Namespace) -> int:
     """Everything that the registry says about one dataset, and which files are in the cache."""
+    from dialnb.data.bundle import PREFIX, get_bundled, index
     from dialnb.data.store import default_store
 
+    if arguments.names[0].casefold().startswith(PREFIX):
+        wanted = get_bundled(arguments.names[0]).sources
+        return _bundled_info({name: entry for name, entry in index().items() if name in wanted}, arguments.json)
     store = default_store()
     source = get_source(arguments.names[0])
     files = [_file_row(store, source, file) for file in source.files]
@@ -82,9 +98,7 @@ def info(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(about | {"papers": source.papers, "files": files}, indent=1, ensure_ascii=False))
         return 0
-    width = shutil.get_terminal_size().columns
-    for label, text in about.items():
-        print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
+    _describe(about)
     if files:
         print()
         columns = ("key", "bytes", "sha256", "cached")
@@ -138,10 +152,63 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    """Counts beside the published ones."""
-    from dialnb.data.stats import main_stats
+    """Counts beside the published ones. The overview takes what is at hand; only what is named is fetched."""
+    from dialnb.data.store import Store, default_store
+    from dialnb.stats import count_all
 
-    return main_stats(arguments.names, arguments.json)
+    store = default_store()
+    if not arguments.names and not store.mirror:
+        store = Store(offline=True)
+    counts = tqdm(count_all(store, arguments.names), "count", leave=False, delay=2, unit="number")
+    _show([asdict(count) for count in counts], arguments.json)
+    return 0
+
+
+def bundle(arguments: argparse.Namespace) -> int:
+    """Make the bundled files anew from the sources."""
+    from dialnb.data.bundling import build
+    from dialnb.data.store import default_store
+
+    made = build(default_store(), Path(arguments.out))
+    _show(_bundled_rows(made), arguments.json)
+    return 0
+
+
+def _bundled_rows(index: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per variant that is stored; what is derived from one is named beside it."""
+    return [
+        {
+            "name": f"bundled/{name}",
+            "variant": variant,
+            "records": part["record"],
+            "rows": part["rows"],
+            "splits": ", ".join(f"{split} {rows:,}" for split, rows in part["splits"].items()),
+            "utterances": part.get("utterances"),
+            "licence": entry["licence"],
+            "also": ", ".join(entry["derived"]),
+        }
+        for name, entry in index.items()
+        for variant, part in entry["variants"].items()
+    ]
+
+
+def _bundled_info(index: dict[str, dict[str, Any]], as_json: bool) -> int:
+    """Terms and changes of bundled datasets, then what is in them."""
+    if as_json:
+        print(json.dumps(index, indent=1, ensure_ascii=False))
+        return 0
+    for name, entry in index.items():
+        cite = get_source(name).citation
+        _describe({"name": f"bundled/{name}", "licence": entry["licence"], "cite": cite, "changes": entry["changes"]})
+        print()
+    _show(_bundled_rows(index), False)
+    return 0
+
+
+def _describe(about: dict[str, str]) -> None:
+    width = shutil.get_terminal_size().columns
+    for label, text in about.items():
+        print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
 
 
 def _is_checkable(store: Store, source: Source, file: SourceFile) -> bool:

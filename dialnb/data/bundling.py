@@ -167,7 +167,7 @@ RECIPES = (
         ("captions",),
         licence="CC-BY-SA-4.0",
         notice="Scores and track5.en-en (from SNLI, Bowman et al. 2015, EMNLP): CC-BY-SA-4.0. Captions of images "
-        "(PASCAL VOC-2008, Rashtchian et al. 2010): CC-BY-SA. The other files have terms of their own and are not here.",
+        "(PASCAL VOC-2008, Rashtchian et al. 2010): CC-BY-SA. The other files have other terms and are not here.",
     ),
 )
 

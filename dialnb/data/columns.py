@@ -229,8 +229,12 @@ def build_table(items: Iterable, path: Path, fingerprint: str, metadata: Callabl
     """Write records to ``path`` in one step (a reader never sees half a file) and open the result.
 
     ``metadata`` is called once all records are read. If another process builds the same file, wait for it and use it.
+    Where nothing can be written, the table is kept in memory only.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not _is_writable(path.parent):
+        warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
+        arrays, about = _arrays(iter(items))
+        return Table(arrays, about | {"fingerprint": fingerprint} | metadata())
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
         if table is None:
@@ -248,6 +252,14 @@ def build_table(items: Iterable, path: Path, fingerprint: str, metadata: Callabl
     return table
 
 
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 def open_table(path: Path, fingerprint: str) -> Table | None:
     """The table at ``path``, or None if there is none or it is damaged (which is said, and it is to be rebuilt)."""
     try:
@@ -259,7 +271,7 @@ def open_table(path: Path, fingerprint: str) -> Table | None:
         if metadata.get("checksum") != _checksum(arrays):
             raise ValueError("they are damaged (wrong checksum)")
         return Table(arrays, metadata)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (SafetensorError, OSError, KeyError) as error:
         problem = f"they are damaged ({error})"
