@@ -177,7 +177,7 @@ def _pairs(every: int, kept: int, whole: int, sentences: int) -> Iterator[Count]
     expected = printed("dse", "X2", "consecutive pairs after filter")
     for item, ours, remark in (
         ("pairs, every utterance kept", every, "three quarters of the corpus, but no line is lost at either end"),
-        ("pairs, as in TOD-BERT's records", kept, "opening system lines are lost by the code, closing ones by inference"),
+        ("pairs, as in TOD-BERT's records", kept, "opening lines are lost in the code; closing ones too, by inference"),
         ("pairs, extrapolated", whole, "the same, with every corpus scaled up to its printed number of utterances"),
     ):
         yield Count(NINE, item, ours, expected, "DSE", f"{ours / expected:.1%}: {remark}")
