@@ -5,7 +5,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -18,6 +18,8 @@ from dialnb.errors import DataError, UnknownName
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dialnb.comparison import Comparison
 
 SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
 """The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
@@ -156,6 +158,60 @@ def check_averages(slug: str) -> pd.DataFrame:
                 where = " ".join([table.id, *labels, check["column"]])
                 rows.append({"where": where, "printed": printed, "computed": float(computed), "agrees": agrees})
     return pd.DataFrame(rows, columns=["where", "printed", "computed", "agrees"])
+
+
+@cache
+def load_cells(slug: str) -> Mapping[str, Any]:
+    """Which tidy rows answer which printed cell (`papers/<slug>/cells.yaml`), and the paper's own encoders."""
+    load_paper(slug)
+    path = project_root() / "papers" / slug / "cells.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The tidy rows that match every column of `where`; a wanted value may be one value or a list of them.
+
+    Numbers match as numbers (a file may hold 1.0 for 1); datasets match without case and without the prefix that marks
+    bundled data. A column that the rows do not have matches nothing.
+    """
+    import pandas as pd
+
+    keep = pd.Series(True, index=rows.index)
+    for column, wanted in where.items():
+        if column not in rows:
+            return rows.iloc[:0]
+        wanted = wanted if isinstance(wanted, list | tuple) else [wanted]
+        numbers = [value for value in wanted if isinstance(value, int | float)]
+        texts = [dataset_name(value) if column == "dataset" else value for value in wanted if isinstance(value, str)]
+        have = rows[column].map(dataset_name) if column == "dataset" else rows[column]
+        found = have.isin(texts)
+        if numbers:
+            found |= pd.to_numeric(rows[column], errors="coerce").isin([float(number) for number in numbers])
+        keep &= found
+    return rows[keep]
+
+
+def dataset_name(name: object) -> str:
+    """A dataset's name as it is compared: without case, and without the prefix of bundled data."""
+    return str(name).casefold().removeprefix("bundled/")
+
+
+def compare_table(
+    slug: str, table: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
+) -> Comparison:
+    """One printed table with our results beside it; shows itself in a notebook, and writes CSV, Markdown and LaTeX.
+
+    `results` are tidy rows with `model` and, where known, `table` and `encoder`; `not_run` holds what did not run as
+    {table, model, reason} (and `column` where only some cells are missing).
+
+    >>> import pandas as pd
+    >>> not_run = [{"table": "T3", "model": "BERT", "reason": "needs the hub"}]
+    >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
+    ['needs the hub', 'not part of this run']
+    """
+    from dialnb.comparison import compare
+
+    return compare(slug, _find(slug, table), results, not_run)
 
 
 def _parse_table(raw: Mapping[str, Any], where: str) -> Table:

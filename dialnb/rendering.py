@@ -1,0 +1,164 @@
+"""One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from dialnb.papers import Cell, Table
+
+RAN, SUBSTITUTE, CONSTANT, NOT_RUN = "ran", "substitute", "constant", "not run"
+LATEX = str.maketrans(
+    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "–": "--"}
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One printed table with ours beside it. `rows` is tidy, one row per cell; every view below comes from it."""
+
+    slug: str
+    table: Table
+    rows: pd.DataFrame
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the row labels, as printed."""
+        return list(self.table.label_names)
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point: the paper's own for results, none for counts."""
+        return self.table.digits if self.table.kind in ("results", "in-text") else 0
+
+    def grid(self) -> list[dict[str, Any]]:
+        """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
+        best, found = self._best(), []
+        for number, part in self.rows.groupby("row", sort=True):
+            statuses = set(part.status)
+            status = next(name for name in (SUBSTITUTE, RAN, CONSTANT, NOT_RUN) if name in statuses)
+            notes = part.note[part.status == status] if status != RAN else part.note
+            labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
+            cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
+            found.append({"labels": labels, "status": status, "note": "; ".join(unique(notes)), "cells": cells})
+        return found
+
+    def texts(self) -> pd.DataFrame:
+        """The table as text: row labels, then for each column ours, what the paper prints, and the difference."""
+        lines = []
+        for row in self.grid():
+            line = {("", name): row["labels"].get(name, "") for name in self.labels}
+            for column, cell in row["cells"].items():
+                line |= {(column, part): cell[part] for part in ("ours", "paper", "difference")}
+            lines.append(line | {("", "status"): row["status"], ("", "note"): row["note"]})
+        frame = pd.DataFrame(lines)
+        frame.columns = pd.MultiIndex.from_tuples(frame.columns)
+        return frame
+
+    @property
+    def style(self) -> Any:
+        """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
+        grid, texts = self.grid(), self.texts()
+
+        def emphasis(frame: pd.DataFrame) -> pd.DataFrame:
+            look = pd.DataFrame("", index=frame.index, columns=frame.columns)
+            for number, row in enumerate(grid):
+                for column, cell in row["cells"].items():
+                    look.loc[number, [(column, "paper"), (column, "difference")]] = "opacity: 0.7"
+                    look.loc[number, (column, "ours")] = "font-weight: bold" if cell["best"] else ""
+                if row["status"] in (CONSTANT, NOT_RUN):
+                    look.loc[number] = "opacity: 0.7"
+            return look
+
+        caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
+        return texts.style.hide(axis="index").apply(emphasis, axis=None).set_caption(caption)
+
+    def _repr_html_(self) -> str:
+        return self.style.to_html()
+
+    def csv(self) -> str:
+        """The tidy rows, numbers unrounded."""
+        return self.rows.drop(columns="row").to_csv(index=False, lineterminator="\n")
+
+    def markdown(self) -> str:
+        """A pipe table; a cell reads `ours ± interval (paper, difference)`: what is in parentheses was published."""
+        head, *body = self._lines("**{}**".format, lambda text: text.replace("|", "\\|"))
+        rule = ["---"] * len(self.labels) + ["---:"] * len(self.table.columns)
+        return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *body])
+
+    def latex(self) -> str:
+        """A `tabular` with booktabs rules; cells as in Markdown."""
+        head, *body = (" & ".join(line) + r" \\" for line in self._lines(r"\textbf{{{}}}".format, _escape_latex))
+        columns = "l" * len(self.labels) + "r" * len(self.table.columns)
+        top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
+        return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", ""])
+
+    def _lines(self, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[list[str]]:
+        lines = [[escape(name) for name in (*self.labels, *self.table.columns)]]
+        for row in self.grid():
+            mark = {SUBSTITUTE: " (substitute)", NOT_RUN: " (not run)"}.get(row["status"], "")
+            names = [row["labels"].get(name, "") + (mark if name == "model" else "") for name in self.labels]
+            cells = []
+            for cell in row["cells"].values():
+                ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
+                beside = escape(", ".join(text for text in (cell["paper"], cell["difference"]) if text))
+                cells.append(f"{ours} ({beside})".strip())
+            lines.append([*map(escape, names), *cells])
+        return lines
+
+    def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
+        ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
+        interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
+        paper = format_cell(None if pd.isna(cell.published) else cell.published, self.digits)
+        if pd.notna(cell.same):
+            paper += f"; {format_cell(cell.same, self.digits)} over the same columns"
+        facts = [f"{cell.seeds} seeds" if cell.seeds > 1 else "", f"n = {cell.n:,}" if cell.n else "", cell.note]
+        return {
+            "ours": ours + interval,
+            "paper": paper,
+            "difference": "" if pd.isna(cell.difference) else f"{cell.difference:+.{self.digits}f}".replace("-", "−"),
+            "best": best,
+            "status": cell.status,
+            "sort": cell.published if pd.isna(cell.ours) else cell.ours,
+            "facts": "; ".join(fact for fact in facts if fact),
+        }
+
+    def _best(self) -> set[tuple[int, str]]:
+        """(row, column) of our best values, among rows of one setting, where at least two ran."""
+        if self.table.kind != "results":
+            return set()
+        ran = self.rows[self.rows.ours.notna()]
+        blocks = [name for name in self.labels if name in ("setting", "threshold", "dataset", "metric", "split")]
+        found: set[tuple[int, str]] = set()
+        for _, part in ran.groupby([*blocks, "column"], dropna=False):
+            if len(part) > 1:
+                found |= set(
+                    part.loc[part.ours == part.ours.max(), ["row", "column"]].itertuples(index=False, name=None)
+                )
+        return found
+
+
+def format_cell(value: Cell, digits: int = 0) -> str:
+    """A value as text: results keep their paper's digits, counts get thousands separators, absent is a dash.
+
+    >>> format_cell(97.0, digits=2), format_cell(892835), format_cell(None)
+    ('97.00', '892,835', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.{digits}f}" if digits else f"{value:,g}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def unique(notes: Any) -> list[str]:
+    """Non-empty texts, each once, in order."""
+    return [note for note in dict.fromkeys(notes) if note]
+
+
+def _escape_latex(text: str) -> str:
+    return text.translate(LATEX)
