@@ -14,9 +14,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dialnb.errors import DialnbError, TrainingError, UnknownName
+from dialnb.examples.masking import MaskedExamples
 from dialnb.training import TrainingSettings, train
 from dialnb.training.loop import _Run
-from dialnb.training.objectives import PairObjective
+from dialnb.training.objectives import PairObjective, ReplacedTokenDetection
 from dialnb.training.plan import BatchPlan
 
 OBJECTIVES = tuple(tiny.objectives(tiny.encoder()))
@@ -374,10 +375,20 @@ def test_frozen_layers_stay_as_they_were_and_thaw_afterwards(family):
 def test_the_encoder_comes_back_in_its_own_mode_and_precision():
     seen = []
     encoder = tiny.encoder(dropout=0.3)
-    run("hard_negative", encoder, precision="bfloat16", attention_dropout=False, epochs=1,
-        on_epoch=lambda _, e: seen.append((e.training, e.dtype, e.attention_dropout)))  # fmt: skip
-    assert seen == [(False, None, True)], "evaluations on the way run sober and in full precision"
-    assert (encoder.training, encoder.dtype, encoder.attention_dropout) == (False, None, True)
+
+    class Watched(tiny.Pairs):
+        def embed(self, encoder, batch):
+            seen.append(modes(encoder))
+            return super().embed(encoder, batch)
+
+    def modes(encoder):
+        return encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
+
+    run(Watched(encoder.dim), encoder, precision="bfloat16", attention_dropout=False, compiled=True, epochs=1,
+        on_epoch=lambda _, encoder: seen.append(modes(encoder)))  # fmt: skip
+    assert set(seen[:-1]) == {(True, torch.bfloat16, False, True)}
+    assert seen[-1] == (False, None, True, False), "evaluations on the way run sober and in full precision"
+    assert modes(encoder) == (False, None, True, False)
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}, "master weights stay wide"
 
 
@@ -406,6 +417,36 @@ def test_one_head_serves_all_windows_when_none_are_named():
     encoder = tiny.encoder()
     examples = tiny.Everything(encoder, 24, windows=(1, 3))
     run(PairObjective(encoder.dim, "weighted_symmetric"), encoder, examples, epochs=1)
+
+
+def electra():
+    """A discriminator, and a generator that shares its word table."""
+    torch.manual_seed(1)
+    encoder, small = tiny.encoder("electra"), tiny.encoder("electra", seed=8, num_hidden_layers=1)
+    small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
+    rows = encoder.tokenize(tiny.sentences(26))
+    return encoder, ReplacedTokenDetection(encoder, small), MaskedExamples.from_tokens(encoder, rows)
+
+
+def test_a_shared_word_table_is_trained_clipped_and_saved_once(tmp_path):
+    encoder, objective, examples = electra()
+    loop = _Run(encoder, objective, examples, TrainingSettings(clip=1.0), None, None, "test", False)
+    assert len(set(map(id, loop.parameters))) == len(loop.parameters)
+    assert sum(len(g["params"]) for g in loop.optimiser.param_groups) == len(loop.parameters)
+    settings = TrainingSettings(batch_size=8, learning_rate=1e-3, clip=1.0, epochs=2, checkpoint_every=1)
+    whole = train(encoder, objective, examples, settings, show_progress=False)
+
+    def stop(*_):
+        raise InterruptedError
+
+    again, heads, rows = electra()
+    with pytest.raises(InterruptedError):
+        train(again, heads, rows, settings, tmp_path, on_epoch=stop, show_progress=False)
+    again, heads, rows = electra()
+    result = train(again, heads, rows, settings, tmp_path, show_progress=False)
+    assert result.resumed_at == 4 and result.curve.equals(whole.curve)
+    expected, found = state(encoder, objective), state(again, heads)
+    assert all(torch.equal(found[k], expected[k]) for k in expected)
 
 
 def test_wide_weights_do_not_widen_the_loss():

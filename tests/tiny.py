@@ -75,7 +75,7 @@ def transformer(family: str = "bert", dropout: float = 0.1, vocabulary: int = 96
     if family == "t5":
         shape = {"vocab_size": vocabulary, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
         shape |= {"dropout_rate": dropout, "pad_token_id": 0, "eos_token_id": 3}
-    return model(config(**shape, **settings))
+    return model(config(**shape | settings))
 
 
 def encoder(family: str = "bert", dropout: float = 0.1, seed: int = 7, pooling: str = "mean", **settings) -> Encoder:

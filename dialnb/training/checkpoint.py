@@ -29,7 +29,11 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, torch.Tensor], f
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+        cpu, seen = {}, set()
+        for name, tensor in tensors.items():
+            kept = tensor.detach().to("cpu").contiguous()
+            cpu[name] = kept.clone() if kept.data_ptr() in seen else kept  # safetensors takes no shared memory
+            seen.add(kept.data_ptr())
         save_file(cpu, draft / "state.safetensors")
         (draft / "state.json").write_text(json.dumps({"step": step, **facts}), encoding="utf-8")
         for path in draft.iterdir():

@@ -33,6 +33,8 @@ from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
+WORTH_COMPILING = 300  # steps
+
 
 @dataclass
 class TrainingResult:
@@ -80,7 +82,7 @@ class _Run:
             len(examples), settings.batch_size, settings.seed, getattr(examples, "groups", None), settings.drop_last
         )
         self.total = settings.total_steps(self.plan.steps_per_epoch)
-        self.own = encoder.training, encoder.dtype, encoder.attention_dropout
+        self.own = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
         if settings.precision == "float64":
             self.encoder.double(), self.objective.double()
         self.trainable = [p for p in encoder.parameters() if p.requires_grad]
@@ -266,10 +268,12 @@ class _Run:
         self.encoder.train(), self.objective.train()
         self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
         self.encoder.attention_dropout = self.settings.attention_dropout
+        chosen = self.settings.compiled
+        self.encoder.compiled = self.total >= WORTH_COMPILING if chosen is None else chosen
 
     def _leave_training(self) -> None:
         """The encoder as it came: for evaluations on the way, and when all is over."""
-        training, self.encoder.dtype, self.encoder.attention_dropout = self.own
+        training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.own
         self.encoder.train(training)
 
     def _call_on_epoch(self, epoch: int) -> None:
