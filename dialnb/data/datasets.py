@@ -114,11 +114,10 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split. A name
     such as "bundled/SGD" is data that came with the package and needs no source files.
     """
-    from dialnb.data.bundle import PREFIX, get_bundled
     from dialnb.data.store import default_store
 
     store = store or default_store()
-    made = get_bundled(name) if name.casefold().startswith(PREFIX) else get_reader(name)
+    made = find_reader(name)
     variant = made.variant(variant)
     table, fingerprint = _table(made, variant, store)
     skipped = json.loads(table.metadata["skipped"])
@@ -132,6 +131,23 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     return chosen
 
 
+def find_reader(name: str) -> Reader:
+    """The reader of a dataset, of the registry or bundled."""
+    from dialnb.data.bundle import PREFIX, get_bundled
+
+    return get_bundled(name) if name.casefold().startswith(PREFIX) else get_reader(name)
+
+
+def records_path(made: Reader, variant: str | None, store: Store) -> Path:
+    """Where the parsed records lie in the cache, or would; nothing is read."""
+    variant = made.variant(variant)
+    return _records_path(made, variant, store, _fingerprint(made, variant, store))
+
+
+def _records_path(made: Reader, variant: str, store: Store, fingerprint: str) -> Path:
+    return Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+
+
 def _table(made: Reader, variant: str, store: Store) -> tuple[Table, str]:
     """The cached table of a reader's records and its fingerprint, read from the sources if need be.
 
@@ -139,7 +155,7 @@ def _table(made: Reader, variant: str, store: Store) -> tuple[Table, str]:
     records are read once more, so that what is kept is always named after the bytes it came from.
     """
     fingerprint = _fingerprint(made, variant, store)
-    path = Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+    path = _records_path(made, variant, store, fingerprint)
     table = open_table(path, fingerprint)
     if table is None:
         skipped = Skipped()

@@ -137,6 +137,10 @@ class Store:
             return file.members_sha256 or file.sha256
         return self._recorded(source, file) or ("mirrored" if any(self._mirror_copies(file)) else "")
 
+    def has(self, source: Source, file: SourceFile) -> bool:
+        """Whether a copy is in the cache or in a mirror folder; it is looked for, not verified."""
+        return self.location(source, file).is_file() or any(self._mirror_copies(file))
+
     def check(self, source: str, key: str) -> tuple[str, str]:
         """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in a mirror folder; changes nothing.
 

@@ -1,0 +1,84 @@
+"""Figures of a run, kept with the data they were drawn from, so that they can be drawn again without training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialnb.errors import DataError, UnknownName
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+STYLES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "slides": {
+        "font.size": 16,
+        "axes.titlesize": 18,
+        "lines.linewidth": 2.8,
+        "lines.markersize": 9,
+        "savefig.dpi": 150,
+    },
+}
+"""What a style changes over the project's own look; "paper" is that look."""
+
+
+def save_figure(
+    folder: Path, name: str, figure: Callable | Figure, data: pd.DataFrame, caption: str, alt: str, arguments: dict
+) -> Figure:
+    """Write PNG, SVG, the data (CSV) and a JSON file with caption, alternative text and how to draw it again."""
+    import matplotlib
+
+    from dialnb import plots
+
+    if not caption or not alt:
+        raise DataError(f"figure {name} needs a caption and an alternative text: others read what they cannot see")
+    folder.mkdir(parents=True, exist_ok=True)
+    function = None
+    if callable(figure):
+        function = f"{figure.__module__}:{figure.__qualname__}"
+        with matplotlib.rc_context(plots.STYLE):
+            figure = figure(data, **arguments)
+    data.to_csv(folder / f"{name}.csv", index=False)
+    plots.save(figure, folder / name)
+    about = {"name": name, "caption": caption, "alt": alt, "function": function, "arguments": arguments}
+    about |= {"dtypes": {str(column): str(dtype) for column, dtype in data.dtypes.items()}}
+    (folder / f"{name}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return figure
+
+
+def redraw(
+    run: Path, formats: Sequence[str], style: str = "paper", out: Path | None = None
+) -> tuple[list[Path], list[str]]:
+    """Draw the figures of a run again from their stored data; returns the files, and names that cannot be redrawn."""
+    import matplotlib
+    import pandas as pd
+
+    from dialnb import plots
+
+    if style not in STYLES:
+        raise UnknownName("style", style, STYLES)
+    for kind in formats:
+        if kind not in FORMATS:
+            raise UnknownName("figure format", kind, FORMATS)
+    found = sorted((run / "figures").glob("*.json"))
+    if not found:
+        raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")
+    written, fixed = [], []
+    for path in found:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        module, _, name = (about["function"] or "").partition(":")
+        if not module.startswith("dialnb."):
+            fixed.append(about["name"])
+            continue
+        data = pd.read_csv(path.with_suffix(".csv"), dtype=about["dtypes"], float_precision="round_trip")
+        with matplotlib.rc_context(plots.STYLE | STYLES[style]):
+            drawn = getattr(import_module(module), name)(data, **about["arguments"])
+            target = (out or run / "figures") / (about["name"] if style == "paper" else f"{about['name']}-{style}")
+            written += plots.save(drawn, target, formats)
+    return written, fixed

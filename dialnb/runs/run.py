@@ -1,0 +1,292 @@
+"""A run: one notebook at one size, with its settings, cached stages, tidy results, tables, figures and provenance.
+
+>>> run = start("dse", profile="smoke")                                              # doctest: +SKIP
+>>> rows = run.stage("intents", evaluate_prototypes, encoder=encoder, ...)           # doctest: +SKIP
+>>> run.add(rows, model="DSE", table="T2").table("T2")                               # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dialnb.errors import DialnbError
+from dialnb.runs.fingerprints import fingerprint
+from dialnb.runs.profiles import Settings, load_profiles, project
+from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
+from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+MEASURED = ("value", "n")
+
+
+def start(
+    slug: str,
+    profile: str = "quick",
+    seed: int = 1,
+    encoder: str = "",
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path = "",
+) -> Run:
+    """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
+    root = project()
+    settings = load_profiles(slug, root).resolve(profile, seed, encoder, overrides)
+    folder = Path(out) if out else root / "runs" / run_name(slug, profile, seed, encoder, overrides)
+    run = Run(slug, profile, settings, folder.expanduser().absolute(), root)
+    _watch_cells(run)
+    return run
+
+
+def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping | None = None) -> str:
+    """The folder of a run: paper, profile and seed, and whatever else was set by hand.
+
+    >>> run_name("dse", "quick", 2, "org/bert")
+    'dse-quick-seed2-org-bert'
+    """
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder).strip("-")
+    mark = (
+        fingerprint({k: list(v) if isinstance(v, tuple) else v for k, v in overrides.items()})[:8] if overrides else ""
+    )
+    return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
+
+
+class Run:
+    """What the cells of a notebook talk to; made by `start`."""
+
+    def __init__(self, slug: str, profile: str, settings: Settings, folder: Path, root: Path) -> None:
+        import pandas as pd
+
+        self.slug, self.profile, self.settings, self.folder, self.root = slug, profile, settings, folder, root
+        self.results: pd.DataFrame = pd.DataFrame()
+        self.missing: list[dict[str, str]] = []
+        self.stages: list[StageRecord] = []
+        self.facts: dict[str, Any] = {}
+        self.judged: Any = None
+        self._tables: dict[str, Any] = {}
+        self._data: list[dict[str, Any]] = []
+        self._cache = StageCache(default_stages(), fresh_since(), say)
+        self._began, self._inside = time.time(), False
+        folder.mkdir(parents=True, exist_ok=True)
+        self._state = {"status": "running", "reason": ""}
+        self._provenance = provenance(root)
+        self.save()
+        say(f"run {folder.name}: {folder}")
+
+    # --- stages ---------------------------------------------------------------------------------------------------
+
+    def stage(self, name: str, function: Callable, /, *, code: Iterable[ModuleType] = (), **inputs: Any) -> Any:
+        """`function(**inputs)`, or its stored result if inputs and code are the same as before.
+
+        A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints. `code` names
+        further modules that the result depends on, beyond those that the function's own code reaches.
+        """
+        say(f"stage {name}")
+        self._data += [_used(value) for value in inputs.values() if hasattr(value, "licence")]
+        began = time.perf_counter()
+        self._inside = True
+        try:
+            result, record = self._cache.run(name, function, inputs, code)
+        finally:
+            self._inside = False
+        took = time.perf_counter() - began
+        say(
+            f"stage {name}: "
+            + (f"from the cache, made {record.made[:16]}" if record.cached else f"done in {took:.1f} s")
+        )
+        self.stages = [kept for kept in self.stages if (kept.name, kept.key) != (name, record.key)] + [record]
+        self.save()
+        return result
+
+    def note(self, **facts: Any) -> None:
+        """Record facts of the stage that is running, or of the run itself, in `run.json`."""
+        (self._cache.facts if self._inside else self.facts).update(facts)
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def add(self, rows: pd.DataFrame, **labels: Any) -> Run:
+        """Keep tidy rows, with `labels` (model, table ...) as further columns; the run's encoder unless one is named.
+
+        A measurement that is there already is replaced, so that a cell can be run twice.
+        """
+        import pandas as pd
+
+        if "value" not in rows:
+            raise DialnbError(f"results are tidy rows with a column 'value', but these have {list(rows.columns)}")
+        defaults = {"encoder": self.settings["encoder"]} if "encoder" in self.settings else {}
+        labels = {name: v for name, v in defaults.items() if name not in rows} | labels
+        joined = pd.concat([self.results, rows.assign(**labels)], ignore_index=True)
+        identity = [name for name in joined if name not in MEASURED]
+        same = joined[identity].astype("object").where(joined[identity].notna(), None).map(str)
+        self.results = joined[~same.duplicated(keep="last")].reset_index(drop=True)
+        return self
+
+    def not_run(self, table: str, *, reason: str, **labels: str) -> Run:
+        """Say that part of a table (a `model`, a `column`, or all of it) did not run, and why."""
+        entry = {"table": table, **labels, "reason": reason}
+        self.missing = [e for e in self.missing if {**e, "reason": ""} != {**entry, "reason": ""}] + [entry]
+        return self
+
+    def table(self, table: str) -> Any:
+        """The published table with ours beside it, to be shown; written to `tables/` when the run finishes."""
+        from dialnb.papers import compare_table
+
+        if not (self.root / "papers" / self.slug / "cells.yaml").is_file():
+            shown = self.results[self.results.table == table] if "table" in self.results else self.results
+        else:
+            shown = compare_table(self.slug, table, self.results, self.missing)
+        self._tables[table] = shown
+        return shown
+
+    def figure(
+        self, name: str, figure: Callable | Figure, *, data: pd.DataFrame, caption: str, alt: str, **arguments: Any
+    ) -> Figure:
+        """Save a figure with the data it was drawn from. Give a function of `dialnb.plots` to be called with `data` and
+        `arguments`: such a figure can be drawn again in another style or format (`dialnb figures`).
+        """
+        from dialnb.runs.figures import save_figure
+
+        return save_figure(self.folder / "figures", name, figure, data, caption, alt, arguments)
+
+    def claims(self) -> Any:
+        """The paper's claims, judged on the results so far."""
+        from dialnb.claims import judge_claims
+
+        self.judged = judge_claims(self.slug, self.results, self.missing)
+        return self.judged
+
+    # --- the folder -----------------------------------------------------------------------------------------------
+
+    def finish(self) -> Path:
+        """Write results, tables, claims and the crate; the run is done."""
+        from dialnb.runs.crate import write_crate
+
+        self.results.to_csv(self.folder / "results.csv", index=False)
+        for name, shown in self._tables.items():
+            write_table(shown, self.folder / "tables" / name)
+        if self.judged is not None:
+            text = json.dumps(as_records(self.judged), indent=1, default=_plain, ensure_ascii=False)
+            (self.folder / "claims.json").write_text(text, encoding="utf-8")
+        self.facts |= self._inputs()
+        self._state = {"status": "done", "reason": ""}
+        self.save()
+        write_crate(self.folder)
+        say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
+        return self.folder
+
+    def fail(self, reason: str) -> None:
+        """Write down that the run stopped and why."""
+        self._state = {"status": "failed", "reason": reason}
+        self.save()
+
+    def save(self) -> None:
+        """Write `run.json` as things stand."""
+        record = {
+            "slug": self.slug,
+            "profile": self.profile,
+            **self._state,
+            "parameters": dict(self.settings),
+            "set_by_hand": {k: self.settings[k] for k, v in self.settings.origin.items() if v == "set by hand"},
+            "started": _time(self._began),
+            "updated": _time(time.time()),
+            "seconds": round(time.time() - self._began, 3),
+            "seeds": self._seeds(),
+            "determinism": determinism(),
+            **self._provenance,
+            "stages": [asdict(stage) for stage in self.stages],
+            "not_run": self.missing,
+            **peak_memory(),
+            **self.facts,
+        }
+        write_json(self.folder / "run.json", record)
+
+    def _seeds(self) -> list[int]:
+        seeds = {self.settings["seed"], *self.settings.get("seeds", ())}
+        measured = self.results["seed"].dropna() if "seed" in self.results else ()
+        return sorted(seeds | {int(seed) for seed in measured})
+
+    def _inputs(self) -> dict[str, Any]:
+        """Hashes and licences of the data and encoders that the profile needs."""
+        needs = load_profiles(self.slug, self.root).needs.get(self.profile) or {}
+        declared = [data_facts(*name.partition(":")[::2]) for name in needs.get("data", ())]
+        data = list({(entry["name"], entry["variant"]): entry for entry in [*self._data, *declared]}.values())
+        named = dict.fromkeys([*needs.get("encoders", ()), *filter(None, [self.settings.get("encoder")])])
+        encoders = [encoder_facts(name) for name in named]
+        licences = sorted({entry["licence"] for entry in [*data, *encoders]})
+        return {"data": data, "encoders": encoders, "licences": licences}
+
+
+def _used(dataset: Any) -> dict[str, Any]:
+    """A dataset that was handed to a stage, as the provenance shows it."""
+    said = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
+    return said | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]}
+
+
+def _watch_cells(run: Run) -> None:
+    """In a notebook: a cell that raises writes its error into `run.json`, whoever executes the notebook."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return
+    shell = get_ipython()
+    if shell is None:
+        return
+
+    def after(result: Any) -> None:
+        error = result.error_in_exec or result.error_before_exec
+        if error is not None and run._state["status"] != "done":
+            run.fail(f"{type(error).__name__}: {error}")
+
+    for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "_dialnb", False)]:
+        shell.events.unregister("post_run_cell", old)
+    after._dialnb = True
+    shell.events.register("post_run_cell", after)
+
+
+def write_table(shown: Any, stem: Path) -> None:
+    """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    writers = {"csv": "csv", "md": "markdown", "tex": "latex"}
+    for suffix, method in writers.items():
+        if hasattr(shown, method):
+            stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
+    if hasattr(shown, "to_csv"):
+        shown.to_csv(stem.with_suffix(".csv"), index=False)
+
+
+def as_records(judged: Any) -> list[dict[str, Any]]:
+    """Judged claims as plain records, whether they come as a data frame or as a list."""
+    if hasattr(judged, "to_dict"):
+        return judged.to_dict("records")
+    return [asdict(claim) if hasattr(claim, "__dataclass_fields__") else dict(claim) for claim in judged]
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write whole or not at all: a run that is killed leaves the previous text."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | set) else str(value)
+
+
+def _time(stamp: float) -> str:
+    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
+
+
+def say(line: str) -> None:
+    """A line of progress, seen at once in a log, a terminal or a notebook."""
+    print(line, flush=True)

@@ -1,0 +1,186 @@
+"""Stages: steps of a run that are done once and kept, under the hash of everything they depend on.
+
+    stages/KEY/             stage.json (what it was, when, how long) and the result; there whole, or not there
+    stages/KEY.work/        the stage's own folder while it runs: training checkpoints; a killed run goes on there
+    stages/KEY.lock         held while the stage runs, so that two runs that want the same model train it once
+
+What a stage hands out is always what was read back from disk, so a run that finds it in the cache, a run that made it
+and a run that was killed half-way all see the same bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from dialnb.errors import DataError
+from dialnb.runs.fingerprints import code_version, fingerprint
+from dialnb.runs.results import read_result, write_result
+
+
+@dataclass
+class StageRecord:
+    """What `run.json` says of one stage; `seconds` is the time it took when it was made."""
+
+    name: str
+    key: str
+    function: str
+    cached: bool
+    seconds: float
+    made: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class StageCache:
+    """The shared folder of stages. Results older than `fresh_since` (a time stamp) are ignored and made anew."""
+
+    def __init__(self, root: Path, fresh_since: float = 0.0, say: Callable[[str], None] = print) -> None:
+        self.root, self.fresh_since, self.say = Path(root), fresh_since, say
+        self.facts: dict[str, Any] = {}  # of the stage that is running
+
+    def run(
+        self, name: str, function: Callable, inputs: dict[str, Any], code: Iterable[ModuleType] = ()
+    ) -> tuple[Any, StageRecord]:
+        """The stage's result, from the cache or made now, and its record."""
+        key = stage_key(function, inputs, code)
+        folder = self.root / key
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._locked(name, key):
+            found = self._read(name, folder)
+            cached = found is not None
+            if not cached:
+                self._make(name, key, function, inputs)
+                found = self._read(name, folder)
+        result, record = found
+        return result, StageRecord(name, cached=cached, **record)
+
+    def _locked(self, name: str, key: str) -> FileLock:
+        lock = FileLock(self.root / f"{key}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            self.say(f"stage {name}: another run is making it; waiting")
+            lock.acquire()
+        return _Held(lock)
+
+    def _read(self, name: str, folder: Path) -> tuple[Any, dict[str, Any]] | None:
+        if not (folder / "stage.json").is_file():
+            return None
+        try:
+            record = json.loads((folder / "stage.json").read_text(encoding="utf-8"))
+            if datetime.fromisoformat(record["made"]).timestamp() < self.fresh_since:
+                return None
+            return read_result(folder), {k: record[k] for k in ("key", "function", "seconds", "made", "facts")}
+        except (DataError, ValueError, KeyError) as error:
+            self.say(f"stage {name}: its stored result is damaged and is made anew ({error})")
+            return None
+
+    def _make(self, name: str, key: str, function: Callable, inputs: dict[str, Any]) -> None:
+        work, draft, final = (self.root / f"{key}{suffix}" for suffix in (".work", ".draft", ""))
+        if work.exists() and work.stat().st_ctime < self.fresh_since:
+            shutil.rmtree(work)
+        shutil.rmtree(draft, ignore_errors=True)
+        given = dict(inputs)
+        if "folder" in inspect.signature(function).parameters and "folder" not in inputs:
+            work.mkdir(exist_ok=True)
+            given["folder"] = work
+        self.facts = {}
+        begin_memory()
+        began = time.perf_counter()
+        value = function(**given)
+        seconds = time.perf_counter() - began
+        draft.mkdir()
+        write_result(value, draft)
+        facts = self.facts | training_facts(value) | peak_memory()
+        record = {
+            "name": name,
+            "key": key,
+            "function": f"{function.__module__}.{function.__qualname__}",
+            "seconds": round(seconds, 3),
+            "made": datetime.now(UTC).isoformat(timespec="microseconds"),
+            "facts": facts,
+        }
+        (draft / "stage.json").write_text(json.dumps(record, indent=1, default=str), encoding="utf-8")
+        shutil.rmtree(final, ignore_errors=True)
+        draft.replace(final)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class _Held:
+    """A lock that is already held, released at the end of the block."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self.lock = lock
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def stage_key(function: Callable, inputs: dict[str, Any], code: Iterable[ModuleType] = ()) -> str:
+    """The name of a result: a hash of the function, the code it reaches, and its inputs."""
+    said = {name: fingerprint(value, name) for name, value in inputs.items()}
+    parts = [f"{function.__module__}.{function.__qualname__}", code_version(function, code), said]
+    return fingerprint(parts)[:32]
+
+
+def default_stages() -> Path:
+    """The folder of stages in the cache, shared by all notebooks."""
+    from dialnb.data.store import default_store
+
+    return default_store().cache / "stages"
+
+
+def fresh_since() -> float:
+    """From DIALNB_FRESH, a time stamp that `dialnb run --fresh` sets: what was made before it does not count."""
+    return float(os.environ.get("DIALNB_FRESH") or 0.0)
+
+
+def training_facts(value: Any) -> dict[str, Any]:
+    """Speed, steps and determinism of every training result within a stage's result."""
+    from dialnb.training.loop import TrainingResult
+
+    if isinstance(value, TrainingResult):
+        names = ("steps", "resumed_at", "seconds", "examples_per_second", "tokens_per_second", "peak_memory_gb")
+        kept = {name: getattr(value, name) for name in names}
+        return {"training": [kept | {"determinism": value.facts.get("determinism", "not stated")}]}
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    found = [fact for part in parts for fact in training_facts(part).get("training", ())]
+    return {"training": found} if found else {}
+
+
+def begin_memory() -> None:
+    """Start counting the peak of the GPU's memory anew, if there is one."""
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory() -> dict[str, float]:
+    """Peak memory in GB: of the process since it started, and of the GPU since `begin_memory`."""
+    torch = sys.modules.get("torch")
+    found = {}
+    try:
+        import resource
+
+        unit = 2**30 if sys.platform == "darwin" else 2**20
+        found["peak_memory_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 3)
+    except ImportError:  # Windows
+        pass
+    if torch and torch.cuda.is_available():
+        found["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
+    return found
