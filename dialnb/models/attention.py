@@ -21,29 +21,25 @@ except ImportError:  # no Triton on this machine
 SHORT = 128
 
 
-def packed_attention(
-    qkv: torch.Tensor,
-    groups: tuple[tuple[int, int], ...],
-    starts: torch.Tensor,
-    seed: torch.Tensor,
-    dropout: float,
-) -> torch.Tensor:
-    """Attention for ``[tokens, 3, heads, size]``; ``seed`` (one int64 on the device) fixes the short kernel's mask."""
-    longest = groups[-1][0]
-    if has_short_kernel(qkv.device, longest):
-        return attention_kernel.short_attention(qkv, starts, seed, block_size(longest), dropout)
-    if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
-        return flash_attention(qkv, starts, longest, dropout)
-    return grouped_attention(qkv, groups, dropout)
-
-
-def has_short_kernel(device: torch.device, longest: int) -> bool:
-    return device.type == "cuda" and attention_kernel is not None and longest <= SHORT
+def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
+    """Whether a GPU kernel serves sequences of up to ``block`` tokens."""
+    if device.type != "cuda":
+        return False
+    if block <= SHORT:
+        return attention_kernel is not None and dtype != torch.float64
+    return dtype in (torch.bfloat16, torch.float16)
 
 
 def block_size(longest: int) -> int:
     """The smallest power of two from 16 that holds the longest sequence."""
     return max(16, 1 << (longest - 1).bit_length())
+
+
+def kernel_attention(qkv, starts: torch.Tensor, seed: torch.Tensor, block: int, dropout: float) -> torch.Tensor:
+    """The kernel for sequences of at most ``block`` tokens."""
+    if block <= SHORT:
+        return attention_kernel.short_attention(qkv, starts, seed, block, dropout)
+    return flash_attention(qkv, starts, block, dropout)
 
 
 def grouped_attention(qkv: torch.Tensor, groups: tuple[tuple[int, int], ...], dropout: float = 0.0) -> torch.Tensor:

@@ -51,6 +51,7 @@ class Encoder(nn.Module):
         self.name = name
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
+        self.compiled = False
         self.packed = packed_path.supports(transformer)
 
     @property
@@ -71,8 +72,9 @@ class Encoder(nn.Module):
         limit = getattr(self.transformer.config, "max_position_embeddings", None)
         if limit is None:
             return 512
-        offset = self.transformer.config.pad_token_id + 1 if "roberta" in self.transformer.config.model_type else 0
-        return limit - offset
+        table = getattr(getattr(self.transformer, "embeddings", None), "position_embeddings", None)
+        padding = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
+        return limit if padding is None else limit - padding - 1
 
     def clone(self) -> Encoder:
         """A deep copy with its own weights; the tokenizer is shared."""
@@ -88,10 +90,11 @@ class Encoder(nn.Module):
     def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
         batch = pack(tokens, self.device)
-        if self.packed:
-            states = packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout)
-            return states, batch
-        return self._padded_hidden(tokens, batch), batch
+        return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
+
+    def states(self, batch: Packed) -> torch.Tensor:
+        """As ``hidden``, for a batch that is packed already (BERT family only)."""
+        return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, self.compiled)
 
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> torch.Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
@@ -100,9 +103,13 @@ class Encoder(nn.Module):
         for start in range(0, len(inverse), chunk):
             part = tokens[inverse[start : start + chunk]]
             ids, mask = (torch.from_numpy(a).to(self.device) for a in part.padded(self.wordpieces.pad_id))
+            segments = {}
+            if part.types is not None:
+                types = torch.from_numpy(part.types.astype(np.int64)).to(self.device)
+                segments["token_type_ids"] = torch.zeros_like(ids).masked_scatter_(mask.bool(), types)
             narrow = self.dtype in (torch.bfloat16, torch.float16)
             with torch.autocast(self.device.type, self.dtype) if narrow else contextlib.nullcontext():
-                states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+                states = self.transformer(input_ids=ids, attention_mask=mask, **segments).last_hidden_state
             rows.append(states[mask.bool()])
         return torch.cat(rows)
 
@@ -143,7 +150,7 @@ class Encoder(nn.Module):
     ) -> np.ndarray:
         """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
 
-        ``batch_size`` counts texts of ``max_length`` tokens: shorter texts travel in larger batches. An empty string
+        ``batch_size`` counts texts of 32 tokens: shorter texts travel in larger batches. An empty string
         is encoded as its special tokens; an empty list gives an array of shape ``(0, dim)``.
         """
         if isinstance(texts, str):
@@ -190,13 +197,14 @@ def load_encoder(
     Weights are read from safetensors only and no remote code is run. ``pooling`` defaults to what the folder says
     (sentence-transformers layout), else "mean".
     """
+    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
 
     from dialnb.models.saving import stored_pooling
 
     name = str(name_or_path)
     bundled = {path.name: path for path in BUNDLED.iterdir() if path.is_dir()} if BUNDLED.is_dir() else {}
-    folder = bundled.get(name, Path(name))
+    folder = bundled.get(name, Path(name).expanduser())
     local = folder.is_dir()
     if not local and (name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name):
         raise DataError(f"no encoder folder at {name!r}: give a folder with config.json, a hub id, or one of "
@@ -211,7 +219,7 @@ def load_encoder(
         )
         transformer = load(where, use_safetensors=True, trust_remote_code=False, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(
             f"cannot load encoder {name!r} ({known}; anything else is a folder or a hub id, which needs the network "

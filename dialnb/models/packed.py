@@ -1,21 +1,22 @@
 """The BERT family's forward pass over packed tokens.
 
 Same parameters, same mathematics and same dropout as the Hugging Face modules, computed on real tokens only: fused
-query-key-value projection, attention within sequences, everything else row by row. On a GPU each layer is compiled
-once and reused; weights stay in float32 and are cast on use, so ``dtype=torch.bfloat16`` is mixed precision with
+query-key-value projection, attention within sequences, everything else row by row. For long runs on a GPU the stack of
+layers is compiled; weights stay in float32 and are cast on use, so ``dtype=torch.bfloat16`` is mixed precision with
 float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dialnb.models.attention import attention_kernel, block_size, has_short_kernel, packed_attention
+from dialnb.models.attention import block_size, grouped_attention, has_kernel, kernel_attention
 from dialnb.models.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
@@ -55,18 +56,24 @@ def supports(transformer: nn.Module) -> bool:
 
 
 def packed_forward(
-    transformer: nn.Module, packed: Packed, dtype: torch.dtype | None = None, attention_dropout: bool = True
+    transformer: nn.Module,
+    packed: Packed,
+    dtype: torch.dtype | None = None,
+    attention_dropout: bool = True,
+    compiled: bool = False,
 ) -> torch.Tensor:
     """Last hidden states ``[tokens, width]`` of a packed batch.
 
     ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
-    out the dropout on attention probabilities while training: a choice to be recorded with the run.
+    out the dropout on attention probabilities while training: a choice to be recorded with the run. ``compiled`` pays
+    for itself in long training runs on a GPU (the first step takes about a minute).
     """
     config = transformer.config
     train = transformer.training
     hidden_p = (config.dropout if config.model_type == "distilbert" else config.hidden_dropout_prob) if train else 0.0
     attention_p = config.attention_dropout if config.model_type == "distilbert" else config.attention_probs_dropout_prob
     attention_p = attention_p if train and attention_dropout else 0.0
+    output_p = 0.0 if config.model_type == "distilbert" else hidden_p  # DistilBERT drops nothing after attention
     layers = list(_layers(transformer))
     dtype = dtype or layers[0].wq.dtype
     eps = 1e-12 if config.model_type == "distilbert" else config.layer_norm_eps
@@ -74,29 +81,42 @@ def packed_forward(
     if attention_p:
         seeds.random_(0, 2**31)
     x = _embed(transformer, packed, dtype, hidden_p)
-    heads = config.num_attention_heads
-    fast = has_short_kernel(x.device, packed.max_length)
-    activation = _activation(config)
-    for layer, seed in zip(layers, seeds.split(1), strict=True):
-        if fast:
-            block = block_size(packed.max_length)
-            x = _compiled_layer()(x, layer, packed.starts, seed, heads, block, attention_p, hidden_p, eps, activation)
-            continue
-        qkv = _project(x, layer, heads)
-        context = packed_attention(qkv, packed.groups, packed.starts, seed, attention_p)
-        x = _rest(x, context, layer, hidden_p, eps, activation)
+    constants = {
+        "heads": config.num_attention_heads,
+        "attention_p": attention_p,
+        "output_p": output_p,
+        "hidden_p": hidden_p,
+        "eps": eps,
+        "activation": _activation(config),
+    }
+    block = block_size(packed.max_length)
+    if not has_kernel(x.device, x.dtype, block):
+        attend = partial(_grouped, groups=packed.groups)
+        return _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
+    attend = partial(kernel_attention, block=block)
+    if compiled and torch.is_grad_enabled():
+        return _compiled(block, **constants)(x, layers, packed.starts, seeds)
+    return _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
+
+
+def _grouped(qkv, starts, seed, groups, dropout: float) -> torch.Tensor:
+    return grouped_attention(qkv, groups, dropout)
+
+
+def _stack(
+    x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor, *,
+    attend: Callable, heads: int, attention_p: float, output_p: float, hidden_p: float, eps: float, activation: str,
+) -> torch.Tensor:  # fmt: skip
+    for i, layer in enumerate(layers):
+        context = attend(_project(x, layer, heads), starts, seeds[i : i + 1], dropout=attention_p)
+        x = _rest(x, context, layer, output_p, hidden_p, eps, activation)
     return x
 
 
-def _short_layer(x, layer, starts, seed, heads: int, block: int, attention_p: float, hidden_p, eps, activation):
-    qkv = _project(x, layer, heads)
-    context = attention_kernel.short_attention(qkv, starts, seed, block, attention_p)
-    return _rest(x, context, layer, hidden_p, eps, activation)
-
-
 @cache
-def _compiled_layer():
-    return torch.compile(_short_layer, dynamic=True)
+def _compiled(block: int, **constants) -> Callable:
+    """The whole stack as one graph: one call into it per pass keeps the host ahead of the device."""
+    return torch.compile(partial(_stack, attend=partial(kernel_attention, block=block), **constants), dynamic=True)
 
 
 def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:
@@ -105,10 +125,10 @@ def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:
     return F.linear(x, weight, bias).view(x.shape[0], 3, heads, x.shape[1] // heads)
 
 
-def _rest(x, context, layer: Layer, hidden_p: float, eps: float, activation: str) -> torch.Tensor:
+def _rest(x, context, layer: Layer, output_p: float, hidden_p: float, eps: float, activation: str) -> torch.Tensor:
     """Output projection, residual, feed-forward, residual."""
     attended = _linear(context.flatten(1), layer.wo, layer.bo)
-    x = _norm(x + F.dropout(attended, hidden_p, hidden_p > 0), layer.g1, layer.b1, eps)
+    x = _norm(x + F.dropout(attended, output_p, output_p > 0), layer.g1, layer.b1, eps)
     inner = ACTIVATIONS[activation](_linear(x, layer.wi, layer.bi))
     return _norm(x + F.dropout(_linear(inner, layer.wf, layer.bf), hidden_p, hidden_p > 0), layer.g2, layer.b2, eps)
 

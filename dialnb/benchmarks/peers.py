@@ -1,0 +1,127 @@
+"""What a user would pick instead, run as its authors intend: the loop of DSE's code, and sentence-transformers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from dialnb.losses import hard_negative_loss
+from dialnb.models.heads import contrastive_head
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class Clock:
+    """Examples per second over the steps after the warm-up, device work included."""
+
+    def __init__(self, device: torch.device, warmup: int) -> None:
+        self.device, self.warmup, self.step, self.examples, self.seconds = device, warmup, 0, 0, 0.0
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def tick(self, examples: int) -> None:
+        """Call after every step."""
+        self.step += 1
+        if self.step == self.warmup:
+            self.began = self._now()
+        elif self.step > self.warmup:
+            self.examples += examples
+
+    def rate(self) -> float:
+        return self.examples / (self._now() - self.began)
+
+
+def batches(pairs: Pairs, size: int, steps: int) -> Iterator[list[tuple[str, str]]]:
+    """``steps`` shuffled batches, going round when the pairs run out."""
+    order = np.random.default_rng(0).permutation(len(pairs))
+    for step in range(steps):
+        yield [pairs[order[i % len(order)]] for i in range(step * size, (step + 1) * size)]
+
+
+def authors_loop(model: nn.Module, tokenizer, pairs: Pairs, batch: int, warmup: int, steps: int) -> float:
+    """DSE's released loop: float32, tokenised in every step, padded to 32, plain Adam. Pairs per second."""
+    device = next(model.parameters()).device
+    head = contrastive_head(model.config.hidden_size).to(device)
+    groups = [{"params": model.parameters(), "lr": 3e-6}, {"params": head.parameters(), "lr": 3e-4}]
+    optimiser = torch.optim.Adam(groups)
+    clock = Clock(device, warmup)
+    model.train()
+    for chosen in batches(pairs, batch, warmup + steps):
+        vectors = []
+        for side in zip(*chosen, strict=True):
+            inputs = tokenizer(list(side), max_length=32, padding="max_length", truncation=True, return_tensors="pt")
+            ids, mask = inputs["input_ids"].to(device), inputs["attention_mask"].to(device)
+            states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+            vectors.append(head((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)))
+        loss = hard_negative_loss(*vectors)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        loss.item()
+        clock.tick(batch)
+    return clock.rate()
+
+
+def sentence_transformers_trainer(folder: str, pairs: Pairs, batch: int, warmup: int, steps: int) -> float:
+    """sentence-transformers' own trainer with its in-batch loss (bf16 on a GPU). Pairs per second."""
+    import tempfile
+
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+        losses,
+    )
+    from transformers import TrainerCallback
+
+    model = SentenceTransformer(folder)
+    model.max_seq_length = 32
+    clock = Clock(torch.device(model.device), warmup)
+
+    class Tick(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            clock.tick(batch)
+
+    chosen = [pair for part in batches(pairs, batch, warmup + steps) for pair in part]
+    data = Dataset.from_dict({"anchor": [a for a, _ in chosen], "positive": [b for _, b in chosen]})
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = SentenceTransformerTrainingArguments(
+            scratch, max_steps=warmup + steps, per_device_train_batch_size=batch, bf16=clock.device.type == "cuda",
+            save_strategy="no", report_to="none", disable_tqdm=True, logging_strategy="no",
+        )  # fmt: skip
+        loss = losses.MultipleNegativesRankingLoss(model)
+        SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=[Tick()]).train()
+    return clock.rate()
+
+
+def padded_step(model: nn.Module, rows: Sequence[np.ndarray], warmup: int, steps: int, batch: int = 32) -> float:
+    """A plain cross-encoder loop: bf16 autocast on a GPU, padded to 512, one logit on [CLS]. Real tokens per second."""
+    device = next(model.parameters()).device
+    head = nn.Linear(model.config.hidden_size, 1).to(device)
+    optimiser = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=3e-5)
+    clock = Clock(device, warmup)
+    model.train()
+    for step in range(warmup + steps):
+        chosen = [rows[(step * batch + i) % len(rows)] for i in range(batch)]
+        ids, mask = torch.zeros(batch, 512, dtype=torch.long), torch.zeros(batch, 512, dtype=torch.long)
+        for i, row in enumerate(chosen):
+            ids[i, : len(row)], mask[i, : len(row)] = torch.from_numpy(row.astype(np.int64)), 1
+        labels = (torch.arange(batch, device=device) % 2).float()
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            states = model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
+            logits = head(states[:, 0]).squeeze(1)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits.float(), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        loss.item()
+        clock.tick(sum(len(row) for row in chosen))
+    return clock.rate()

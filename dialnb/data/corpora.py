@@ -1,0 +1,109 @@
+"""Dialogue corpora as plain lists of utterances: the TOD-BERT collection, what may be shared, all that is reachable.
+
+A corpus file (``write_corpus``, ``read_corpus``) holds such dialogues as compressed JSON lines, for machines that have
+no access to the sources.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialnb.data.datasets import load
+from dialnb.errors import DataError, UnknownName
+
+if TYPE_CHECKING:
+    from dialnb.data.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The utterances of one dialogue; ``paired`` is False where neighbours do not answer each other (loose lines)."""
+
+    corpus: str
+    utterances: tuple[str, ...]
+    paired: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """One dataset of a collection: which reading of it, and whether its neighbouring utterances form pairs."""
+
+    dataset: str
+    variant: str | None = None
+    paired: bool = True
+
+    @property
+    def label(self) -> str:
+        return f"{self.dataset}/{self.variant}" if self.variant else self.dataset
+
+
+TODBERT = (
+    Part("MetaLWOZ"), Part("SGD"), Part("Taskmaster", "tm1-delexicalised"), Part("MultiWOZ"), Part("MDC"),
+    Part("KVRET"), Part("Frames"), Part("WOZ2.0"), Part("CamRest676"),
+)  # fmt: skip
+REDISTRIBUTABLE = (
+    Part("SGD"), Part("Taskmaster", "tm4"), Part("MultiWOZ"), Part("WOZ2.0"), Part("CamRest676"), Part("STAR"),
+    Part("TopicalChat"), Part("Self-dialogue"), Part("UbuntuIRC", "lines", paired=False),
+    Part("MultiDoGO", paired=False),
+)  # fmt: skip
+COLLECTIONS = {
+    "todbert": TODBERT,
+    "redistributable": REDISTRIBUTABLE,
+    "reachable": tuple(
+        dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("Taskmaster", "tm3-shard"), Part("DailyDialog")))
+    ),
+}
+
+
+def collection(name: str) -> tuple[Part, ...]:
+    """The parts of a named collection."""
+    if name not in COLLECTIONS:
+        raise UnknownName("collection", name, COLLECTIONS)
+    return COLLECTIONS[name]
+
+
+def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:
+    """Every dialogue of ``parts``: newlines and tabs become spaces, empty utterances go, order stays."""
+    for part in parts:
+        for record in load(part.dataset, part.variant, store=store):
+            said = [u.text for u in record.utterances] if hasattr(record, "utterances") else [record.text]
+            clean = tuple(text for raw in said if (text := " ".join(raw.split())))
+            if clean:
+                yield Conversation(part.label, clean, part.paired)
+
+
+def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:
+    """Write dialogues as ``.jsonl.xz``; returns how many."""
+    count = 0
+    with lzma.open(path, "wt", encoding="utf-8", preset=6) as file:
+        for d in dialogues:
+            count += 1
+            row = [d.corpus, int(d.paired), *d.utterances]
+            file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return count
+
+
+def read_corpus(path: str | Path) -> list[Conversation]:
+    """Dialogues of a file made by ``write_corpus``."""
+    found = []
+    try:
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                corpus, paired, *utterances = json.loads(line)
+                found.append(Conversation(corpus, tuple(utterances), bool(paired)))
+    except (lzma.LZMAError, EOFError, ValueError) as error:
+        told = "this is not a dialogue corpus made by 'dialnb data corpus'"
+        raise DataError(f"{path}, line {len(found) + 1}: {told}: {error}") from error
+    if not found:
+        raise DataError(f"{path} holds no dialogues")
+    return found
+
+
+def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
+    """The utterance lists whose neighbours answer each other."""
+    return [d.utterances for d in dialogues if d.paired]

@@ -1,0 +1,124 @@
+"""Encoders from scratch: a vocabulary, a shape and masked language modelling on dialogues (BERT), or replaced-token
+detection (ELECTRA). The same few lines make the bundled ``mini``, the larger ``small`` and a Chinese one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from dialnb.data.corpora import Conversation
+from dialnb.errors import UnknownName
+from dialnb.examples.masking import MaskedExamples
+from dialnb.examples.pairs import SEPARATOR, tokenise_once
+from dialnb.models.encoder import Encoder
+from dialnb.training.loop import TrainingResult, train
+from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
+from dialnb.training.settings import TrainingSettings
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SHAPES = {
+    "mini": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024},
+    "small": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536},
+    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+}
+GENERATOR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
+PRETRAINING = TrainingSettings(
+    batch_size=1024, epochs=20, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
+    weight_decay=0.01, clip=1.0, precision="bfloat16", checkpoint_every=2000,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PretrainingRecipe:
+    """Everything that decides a pretrained encoder besides the text."""
+
+    shape: str = "mini"
+    kind: str = "bert"
+    vocabulary: int = 8192
+    max_length: int = 128
+    mask: float = 0.2
+    windows: float = 1.0
+    settings: TrainingSettings = PRETRAINING
+
+    def __post_init__(self) -> None:
+        for what, value, known in (("shape", self.shape, SHAPES), ("kind", self.kind, ("bert", "electra"))):
+            if value not in known:
+                raise UnknownName(what, value, known)
+
+
+def train_vocabulary(texts: Iterable[str], size: int):
+    """An uncased word-piece tokenizer of its own; Chinese characters are pieces of their own."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import BertTokenizerFast
+
+    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL), limit_alphabet=size // 2, show_progress=False
+    )
+    backend.train_from_iterator(texts, trainer)
+    ids = {token: backend.token_to_id(token) for token in ("[CLS]", "[SEP]")}
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=list(ids.items())
+    )
+    return BertTokenizerFast(tokenizer_object=backend, do_lower_case=True, model_max_length=512)
+
+
+def new_transformer(kind: str, shape: dict, vocabulary: int):
+    """A BERT or ELECTRA body with fresh weights."""
+    from transformers import BertConfig, BertModel, ElectraConfig, ElectraModel
+
+    if kind == "electra":
+        return ElectraModel(ElectraConfig(vocab_size=vocabulary, **({"embedding_size": shape["hidden_size"]} | shape)))
+    return BertModel(BertConfig(vocab_size=vocabulary, **shape), add_pooling_layer=False)
+
+
+def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) -> list[str]:
+    """What the language model reads: every distinct utterance, and a share of the dialogues cut into windows of two to
+    six neighbouring utterances (so that longer inputs and replies are seen as well)."""
+    rng = np.random.default_rng(seed)
+    rows = dict.fromkeys(u for d in dialogues for u in d.utterances)
+    for dialogue in dialogues:
+        if not dialogue.paired or rng.random() >= windows:
+            continue
+        start = 0
+        while start < len(dialogue.utterances) - 1:
+            width = int(rng.integers(2, 7))
+            rows[SEPARATOR.join(dialogue.utterances[start : start + width])] = None
+            start += width
+    return list(rows)
+
+
+def pretrain(
+    dialogues: Sequence[Conversation], recipe: PretrainingRecipe, folder=None, device: str | None = None,
+    name: str = "pretrain", tokenizer=None,
+) -> tuple[Encoder, TrainingResult]:  # fmt: skip
+    """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed."""
+    seed = recipe.settings.seed
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
+    torch.manual_seed(seed)
+    body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
+    encoder = Encoder(body, tokenizer, name=name).to(device)
+    rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, folder)
+    examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
+    if recipe.kind == "electra":
+        small = Encoder(new_transformer("electra", _shared_width(recipe), len(tokenizer)), tokenizer).to(device)
+        small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
+        objective = ReplacedTokenDetection(encoder, small)
+    else:
+        objective = MaskedLanguageModel(encoder)
+    settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
+    result = train(encoder, objective, examples, settings, folder, name=name)
+    return encoder.eval(), result
+
+
+def _shared_width(recipe: PretrainingRecipe) -> dict:
+    """The generator's shape: narrow and shallow, reading the encoder's word table through a projection."""
+    return {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}

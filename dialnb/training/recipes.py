@@ -1,0 +1,102 @@
+"""Recipes: how each row of the papers' tables is trained, from the same encoder and the same dialogues.
+
+The printed hyperparameters are for BERT-base on 8 GPUs for hours; ``scaled`` gives the smaller encoders rates that move
+them. Both are recorded with every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dialnb.data.corpora import Conversation, paired_dialogues
+from dialnb.errors import UnknownName
+from dialnb.examples.pairs import (
+    PairExamples,
+    consecutive_pairs,
+    dropout_examples,
+    keep_last_words,
+    pair_examples,
+    unique_sentences,
+)
+from dialnb.training.loop import TrainingResult, train
+from dialnb.training.objective import Examples, Objective
+from dialnb.training.objectives import PairObjective
+from dialnb.training.settings import TrainingSettings
+
+Dialogues = Sequence[Sequence[str]]
+DSE = TrainingSettings(batch_size=1024, epochs=15, learning_rate=3e-6, head_learning_rate=3e-4, precision="bfloat16")
+SIMCSE = TrainingSettings(batch_size=64, epochs=1, learning_rate=3e-5, schedule="linear", precision="bfloat16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A table row that is trained: its examples, its objective, its printed settings."""
+
+    name: str
+    paper: str
+    examples: Callable[[object, Dialogues, Path | None], Examples]
+    objective: Callable[[int], Objective]
+    settings: TrainingSettings
+
+
+def _pairs(turns: Sequence[int]) -> Callable:
+    def build(encoder, dialogues: Dialogues, cache: Path | None) -> PairExamples:
+        longest = max(turns)
+        pairs = [
+            (keep_last_words(query, t) if t > 1 else query, response)
+            for t in turns
+            for query, response in consecutive_pairs(dialogues, t)
+        ]
+        return pair_examples(encoder, pairs, 32, cache, query_length=32 * longest)
+
+    return build
+
+
+def _dropout(encoder, dialogues: Dialogues, cache: Path | None) -> PairExamples:
+    return dropout_examples(encoder, unique_sentences(dialogues), 32, cache)
+
+
+def _hard_negatives(dim: int) -> Objective:
+    return PairObjective(dim, "hard_negative", "contrastive", temperature=0.05)
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("DSE", "dse", _pairs((1,)), _hard_negatives, DSE),
+        Recipe("DSE-dropout", "dse", _dropout, _hard_negatives, replace(DSE, epochs=1)),
+        Recipe("DSE 2-1", "dse", _pairs((2,)), _hard_negatives, DSE),
+        Recipe("DSE 3-1", "dse", _pairs((3,)), _hard_negatives, DSE),
+        Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE),
+        Recipe("SimCSE-unsup", "dse", _dropout, lambda d: PairObjective(d, "nt_xent", "tanh", "cls"), SIMCSE),
+    )
+}
+
+
+def get_recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise UnknownName("recipe", name, RECIPES)
+    return RECIPES[name]
+
+
+def scaled(settings: TrainingSettings, **changes) -> TrainingSettings:
+    """Printed settings with the given changes, ``None`` meaning "as printed"."""
+    return replace(settings, **{k: v for k, v in changes.items() if v is not None})
+
+
+def train_recipe(
+    name: str,
+    encoder,
+    dialogues: Sequence[Conversation],
+    settings: TrainingSettings | None = None,
+    folder: Path | None = None,
+    cache: Path | None = None,
+    **options,
+) -> TrainingResult:
+    """Train ``encoder`` in place by the named recipe on the dialogues whose neighbours answer each other."""
+    recipe = get_recipe(name)
+    examples = recipe.examples(encoder, paired_dialogues(dialogues), cache)
+    objective = recipe.objective(encoder.dim)
+    return train(encoder, objective, examples, settings or recipe.settings, folder, name=name, **options)
