@@ -1,7 +1,7 @@
 """The command `dialnb`: finds its sub-commands in `dialnb.commands`, and turns errors into sentences and exit codes.
 
 Exit codes: 0 done; 1 something failed (a bad file, no network, a claim that cannot be judged); 2 the command itself is
-wrong (an unknown name or option); 130 interrupted.
+wrong (an unknown name or option, an impossible value); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dialnb import __version__
-from dialnb.errors import DialnbError, UnknownName
+from dialnb.errors import BadParameter, DialnbError, UnknownName
 
-COMMANDS = ("data", "reproduce")
+COMMANDS = ("run", "data", "reproduce")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return arguments.run(arguments)
     except DialnbError as error:
         print(f"dialnb: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UnknownName) else 1
+        return 2 if isinstance(error, UnknownName | BadParameter) else 1
     except KeyboardInterrupt:
         print("dialnb: interrupted", file=sys.stderr)
         return 130

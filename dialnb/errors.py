@@ -26,6 +26,10 @@ class UnknownName(DialnbError):
         self.kind, self.name, self.known = kind, name, known
 
 
+class BadParameter(DialnbError):
+    """A parameter with the wrong type, an impossible value, or one that contradicts another."""
+
+
 class DataError(DialnbError):
     """Bytes or rows that are not what they should be: wrong hash, malformed row, missing file, empty dataset."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dialnb.errors import UnknownName
-from dialnb.runs.profiles import BadParameter, Profiles, Settings
+from dialnb.errors import BadParameter, UnknownName
+from dialnb.runs.profiles import Profiles, Settings
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,12 @@ from typing import Any
 
 import yaml
 
-from dialnb.errors import DataError, DialnbError, UnknownName
+from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
 FIELDS = {"type", "default", "help", "choices", "min", "max"}
 SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-class BadParameter(DialnbError):
-    """A parameter with the wrong type, an impossible value, or one that contradicts another."""
 
 
 class UnknownParameter(UnknownName, AttributeError):

@@ -44,6 +44,7 @@ def start(
     folder = Path(out) if out else root / "runs" / run_name(slug, profile, seed, encoder, overrides)
     run = Run(slug, profile, settings, folder.expanduser().absolute(), root)
     _watch_cells(run)
+    _quiet_libraries()
     return run
 
 
@@ -252,6 +253,13 @@ def _watch_cells(run: Run) -> None:
     shell.events.register("post_run_cell", after)
 
 
+def _quiet_libraries() -> None:
+    """No bars of other libraries between the lines of a run."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 def write_table(shown: Any, stem: Path) -> None:
     """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
     stem.parent.mkdir(parents=True, exist_ok=True)
@@ -275,6 +283,11 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     draft = path.with_name(f".{path.name}.new")
     draft.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A record that was written with `write_json`, or None if there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _plain(value: Any) -> Any:
