@@ -116,7 +116,8 @@ class Everything:
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
         first, second = self.tokens[rows], self.tokens[rows + self.count]
-        tokens = {"first": first, "second": second, "utterance": first, "template": second, "masked": first}
+        pair, views = Tokens.concatenate([first, second]), Tokens.concatenate([first, first, second, second])
+        tokens = {"pair": pair, "views": views, "masked": first}
         weights = np.where(rows == self.poison, np.nan, self.weights[rows])
         draws = [rng if self.redrawn else np.random.default_rng(int(row)) for row in rows]
         share = np.concatenate([draw.random(n) for draw, n in zip(draws, first.lengths, strict=True)])

@@ -68,6 +68,7 @@ def unique_sentences(dialogues: Iterable[Sequence[str]], min_words: int = 3) -> 
 @dataclass
 class PairExamples:
     """Pairs of tokenised texts. Texts are tokenised once each: ``first[i]`` and ``second[i]`` are rows of ``tokens``.
+    A batch's tokens ``pair`` are all first sides, then all second sides.
 
     ``extras`` are per-pair arrays that travel with the batch (``weights``, ``duplicates``, ``window``).
     """
@@ -82,8 +83,8 @@ class PairExamples:
         return len(self.first)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        sides = {"first": self.tokens[self.first[rows]], "second": self.tokens[self.second[rows]]}
-        return Batch(len(rows), sides, {k: v[rows] for k, v in (self.extras or {}).items()})
+        both = self.tokens[np.concatenate([self.first[rows], self.second[rows]])]
+        return Batch(len(rows), {"pair": both}, {k: v[rows] for k, v in (self.extras or {}).items()})
 
 
 def pair_examples(

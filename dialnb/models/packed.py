@@ -115,8 +115,19 @@ def _stack(
 
 @cache
 def _compiled(block: int, **constants) -> Callable:
-    """The whole stack as one graph: one call into it per pass keeps the host ahead of the device."""
-    return torch.compile(partial(_stack, attend=partial(kernel_attention, block=block), **constants), dynamic=True)
+    """The whole stack as one graph with a free number of tokens, so that the host stays ahead of the device."""
+
+    def stack(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+        return _stack(x, layers, starts, seeds, attend=partial(kernel_attention, block=block), **constants)
+
+    graph = torch.compile(stack, fullgraph=True)
+
+    def call(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+        for tensor in (x, starts):
+            torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        return graph(x, layers, starts, seeds)
+
+    return call
 
 
 def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -75,6 +76,27 @@ class Tokens(Sequence):
         where = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         return Tokens(self.ids[where], offsets, None if self.types is None else self.types[where])
 
+    @cached_property
+    def layout(self) -> tuple[torch.Tensor, list[int], tuple[tuple[int, int], ...]]:
+        """The host's half of ``pack``, done once (by the loop: ahead of time, in another thread): all columns of the
+        packed batch in one tensor, their sizes, and the groups of equal length."""
+        if len(self) == 0:
+            raise ValueError("cannot pack an empty batch: there is no sequence in it")
+        if self.lengths.min() < 1:
+            raise ValueError("cannot pack a sequence without tokens: every sequence needs at least one id")
+        order = np.argsort(self.lengths, kind="stable")
+        packed = self[order]
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        positions = np.arange(len(packed.ids)) - np.repeat(packed.offsets[:-1], packed.lengths)
+        columns = [packed.ids, positions, packed.lengths, rank]
+        if packed.types is not None:
+            columns.append(packed.types)
+        flat = torch.from_numpy(np.concatenate(columns, dtype=np.int64))
+        values, counts = np.unique(packed.lengths, return_counts=True)
+        groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
+        return flat.pin_memory() if torch.cuda.is_available() else flat, [len(c) for c in columns], groups
+
     def padded(self, pad: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Rectangular ids and a 0/1 mask, for transformers that cannot read packed sequences."""
         width = int(self.lengths.max(initial=1))
@@ -107,24 +129,9 @@ class Packed:
 
 def pack(tokens: Tokens, device: torch.device | str = "cpu") -> Packed:
     """Sort by length (stable), lay the real tokens in one row and move everything to ``device`` in one copy."""
-    if len(tokens) == 0:
-        raise ValueError("cannot pack an empty batch: there is no sequence in it")
-    lengths = tokens.lengths
-    if lengths.min() < 1:
-        raise ValueError("cannot pack a sequence without tokens: every sequence needs at least one id")
-    order = np.argsort(lengths, kind="stable")
-    packed = tokens[order]
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    positions = np.arange(len(packed.ids)) - np.repeat(packed.offsets[:-1], packed.lengths)
-    columns = [packed.ids, positions, packed.lengths, rank]
-    if packed.types is not None:
-        columns.append(packed.types)
-    flat = torch.from_numpy(np.concatenate(columns, dtype=np.int64))
+    flat, sizes, groups = tokens.layout
     if torch.device(device).type == "cuda":
-        flat = flat.pin_memory().to(device, non_blocking=True)
-    ids, positions_, lengths_, rank_, *types = torch.split(flat, [len(column) for column in columns])
-    starts = torch.nn.functional.pad(lengths_.cumsum(0), (1, 0)).to(torch.int32)
-    values, counts = np.unique(packed.lengths, return_counts=True)
-    groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
-    return Packed(ids, positions_, types[0] if types else None, lengths_, starts, rank_, groups)
+        flat = flat.to(device, non_blocking=True)
+    ids, positions, lengths, rank, *types = torch.split(flat, sizes)
+    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+    return Packed(ids, positions, types[0] if types else None, lengths, starts, rank, groups)

@@ -105,10 +105,14 @@ class _Run:
             idle = self.examples.batch(whole[:1], np.random.default_rng(0))
             return [replace(idle, counts=dict.fromkeys(idle.counts, 0))]
         parts = math.ceil(len(rows) / self.settings.chunk) if self.settings.chunk else 1
-        return [
+        chunks = [
             self.examples.batch(part, np.random.default_rng([self.settings.seed, step, self.rank, i]))
             for i, part in enumerate(np.array_split(rows, parts))
         ]
+        if self.encoder.packed:
+            for tokens in (t for chunk in chunks for t in chunk.tokens.values() if len(t)):
+                _ = tokens.layout  # computed here, so that the main thread need not
+        return chunks
 
     def seed(self, step: int, chunk: int) -> None:
         torch.manual_seed(
@@ -340,9 +344,9 @@ class _Run:
         )
 
     def _determinism(self) -> dict:
-        cuda = self.encoder.device.type == "cuda"
+        cuda, exact = self.encoder.device.type == "cuda", f"bit-identical with {torch.get_num_threads()} threads"
         return {
-            "determinism": "seeded; GPU reductions may differ in the last bits" if cuda else "bit-identical",
+            "determinism": "seeded; GPU reductions may differ in the last bits" if cuda else exact,
             "processes": self.world,
             "packed": self.encoder.packed,
         }

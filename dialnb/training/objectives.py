@@ -11,7 +11,6 @@ from torch import nn
 from dialnb import losses
 from dialnb.errors import UnknownName
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
-from dialnb.models.tokens import Tokens
 from dialnb.training.objective import Batch, Objective
 
 PAIR_LOSSES: dict[str, Callable] = {
@@ -48,7 +47,7 @@ class PairObjective(Objective):
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
 
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        both = encoder.embed(Tokens.concatenate([batch.tokens["first"], batch.tokens["second"]]), self.pooling)
+        both = encoder.embed(batch.tokens["pair"], self.pooling)
         window = int(batch.arrays["window"][0]) if self.names["windows"] else 0
         first, second = self.heads[str(window)](both).split(batch.size)
         vectors = {"first": first, "second": second}
@@ -69,6 +68,7 @@ class PairObjective(Objective):
 
 class TemplateObjective(Objective):
     """TaDSE: utterances and their templates, each seen twice under dropout (Section 3.2, Eqs. for L_u, L_t, L_pair).
+    The batch's tokens ``views`` are the utterances, the utterances again, the templates, the templates again.
 
     ``aligned`` adds M_A, one tanh layer on template vectors only. ``head`` is SimCSE's training head on both.
     """
@@ -83,9 +83,7 @@ class TemplateObjective(Objective):
         self.alignment = tanh_head(dim) if aligned else nn.Identity()
 
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        utterance, template = batch.tokens["utterance"], batch.tokens["template"]
-        views = Tokens.concatenate([utterance, utterance, template, template])
-        u, u_plus, t, t_plus = self.head(encoder.embed(views, self.pooling)).split(batch.size)
+        u, u_plus, t, t_plus = self.head(encoder.embed(batch.tokens["views"], self.pooling)).split(batch.size)
         vectors = {"utterance": u, "utterance_plus": u_plus}
         vectors |= {"template": self.alignment(t), "template_plus": self.alignment(t_plus)}
         if self.mask:
