@@ -68,7 +68,7 @@ class _Comparer:
         derived = self._derived_sources()
         found = []
         for number, (labels, values) in enumerate([*printed, *((labels, {}) for labels in self._added())]):
-            estimates = {column: self._estimate(labels, column) for column in self.table.columns}
+            estimates = self._estimates(labels)
             for column, parts in derived.items():
                 estimates[column] = _mean([cells for cells in (part.get(labels["model"]) for part in parts) if cells])
             same = self._fill_averages(estimates, values)
@@ -93,24 +93,29 @@ class _Comparer:
                     where[name] = wanted.format(**labels) if isinstance(wanted, str) else wanted
         return where
 
-    def _estimate(self, labels: Mapping[str, str], column: str) -> Estimate:
-        """Ours for one cell: rows that name this column themselves, else those that cells.yaml selects."""
-        if self.rows.empty:
-            return Estimate()
+    def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
+        """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = self._where(labels)
-        found = select(self.rows, {"model": where["model"], "column": column})
-        wanted = self.spec.get("columns", {}).get(column)
+        named = select(self.rows, {"model": where["model"], "column": list(self.table.columns)})
+        selectors = self.spec.get("columns", {})
+        rest = select(self.rows, where) if selectors else named
+        return {
+            column: self._estimate(select(named, {"column": column}), rest, where, selectors.get(column))
+            for column in self.table.columns
+        }
+
+    def _estimate(
+        self, found: pd.DataFrame, rest: pd.DataFrame, where: Mapping[str, Any], wanted: Mapping[str, Any] | None
+    ) -> Estimate:
         names: list[str] = []
-        if found.empty and wanted is not None:
-            where |= wanted
-            found = select(self.rows, where)
-            names = where.get("dataset", []) if isinstance(where.get("dataset"), list) else [where.get("dataset", "")]
+        if found.empty and not rest.empty and wanted is not None:
+            found = select(rest, wanted)
+            names = (where | wanted).get("dataset", [])
+            names = names if isinstance(names, list) else [names]
             if len(names) > 1:  # the paper's own data come first; else the first stand-in that ran
                 have = found.dataset.map(dataset_name)
                 found = found[have == next((name for name in map(dataset_name, names) if (have == name).any()), "")]
-        if found.empty:
-            return Estimate()
-        return estimate(found, tuple(self._stand_ins(found, names)))
+        return Estimate() if found.empty else estimate(found, tuple(self._stand_ins(found, names)))
 
     def _stand_ins(self, rows: pd.DataFrame, datasets: list[str]) -> Iterable[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""
@@ -174,7 +179,7 @@ class _Comparer:
         ours = self.rows[self.rows.table == self.table.id]
         extra = [name for name in ours.model.dropna().unique() if name not in known]
         rows = [{**setting, "model": name} for setting in settings.values() for name in extra]
-        return [row for row in rows if any(self._estimate(row, column).seeds for column in self.table.columns)]
+        return [row for row in rows if any(cell.seeds for cell in self._estimates(row).values())]
 
     def _status(self, labels: Mapping[str, str], column: str, found: Estimate) -> tuple[str, str]:
         """ran, substitute, constant or not run, and the sentence that goes with it."""
@@ -203,8 +208,8 @@ def estimate(rows: pd.DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
     count, half = len(values), NAN
     if count > 1:
         half = float(stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count))
-    elif (variance := item_variance(rows)) is not None:
-        half = 1.96 * float(np.sqrt(variance))
+    else:
+        half = 1.96 * float(np.sqrt(item_variances(rows).mean()))
     return Estimate(float(values.mean()), half, count, n, dict(zip(values.index, values)), stand_ins)
 
 
@@ -221,14 +226,14 @@ def check_unambiguous(rows: pd.DataFrame) -> None:
         )
 
 
-def item_variance(rows: pd.DataFrame) -> float | None:
-    """Sampling variance of a share of n test items, in the unit of its value; None where the metric is no share."""
-    n, metric = rows.iloc[0].get("n", 0), str(rows.iloc[0].get("metric", ""))
-    if not n or pd.isna(n) or not metric.startswith(PERCENT_SHARES + FRACTION_SHARES):
-        return None
-    top = 1.0 if metric.startswith(FRACTION_SHARES) else 100.0
-    share = min(max(float(rows.value.mean()) / top, 0.0), 1.0)
-    return top**2 * max(share * (1 - share), 0.25 / n) / n
+def item_variances(rows: pd.DataFrame) -> pd.Series:
+    """Sampling variance of shares of n test items, in the unit of their values; NaN where the metric is no share."""
+    metric = rows["metric"].astype(str) if "metric" in rows else pd.Series("", index=rows.index)
+    n = pd.to_numeric(rows["n"], errors="coerce") if "n" in rows else pd.Series(np.nan, index=rows.index)
+    top = pd.Series(np.where(metric.str.startswith(FRACTION_SHARES), 1.0, 100.0), index=rows.index)
+    share = (rows["value"] / top).clip(0, 1)
+    variance = top**2 * np.maximum(share * (1 - share), 0.25 / n) / n
+    return variance.where(metric.str.startswith(PERCENT_SHARES + FRACTION_SHARES) & (n > 0))
 
 
 def _mean(parts: list[Estimate]) -> Estimate:

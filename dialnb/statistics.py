@@ -1,0 +1,133 @@
+"""Intervals and tests behind the verdicts: exact where pairs are few, bootstrap where they are many.
+
+Under six pairs an exact test can never reach 95 %, so Student's t is used; from six to twelve, the exact interval that
+inverts the sign-flip permutation test; beyond that, the bootstrap with the percentiles widened for the sample size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, floor, inf, nan, sqrt
+
+import numpy as np
+from scipy import stats
+
+FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its interval, how many units it stands on and how it was made."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    method: str
+    spread: float = nan
+
+    def scaled(self, sign: int) -> Interval:
+        """The same for the negated quantity where `sign` is -1."""
+        if sign > 0:
+            return self
+        return Interval(-self.estimate, -self.high, -self.low, self.n, self.method, self.spread)
+
+
+def mean_interval(values: np.ndarray, level: float = 0.95, seed: int = 0) -> Interval:
+    """Interval of the mean of paired differences (or of any independent units).
+
+    >>> mean_interval(np.array([1.0, 2.0, 1.5, 2.5, 2.0, 1.0])).method
+    'exact sign flips'
+    """
+    values = np.asarray(values, np.float64)
+    n, mean, tail = len(values), float(np.mean(values)), (1 - level) / 2
+    spread = float(np.std(values, ddof=1)) if n > 1 else nan
+    if n == 1:
+        return Interval(mean, -inf, inf, 1, "one value")
+    if n < FEWEST_EXACT or (n <= MOST_EXACT and floor(tail * 2**n) < 1):
+        half = float(stats.t.ppf(1 - tail, n - 1)) * spread / sqrt(n)
+        return Interval(mean, mean - half, mean + half, n, "Student's t", spread)
+    if n <= MOST_EXACT:
+        low, high = _sign_flip_bounds(values, tail)
+        return Interval(mean, low, high, n, "exact sign flips", spread)
+    means = bootstrap_means(values, seed)
+    widened = float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(tail, n - 1)))
+    low, high = np.quantile(means, [widened, 1 - widened])
+    return Interval(mean, float(low), float(high), n, "paired bootstrap", spread)
+
+
+def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
+    """Bounds of the mean by inverting the exact sign-flip test.
+
+    For differences symmetric about their mean, the mean is equally likely to fall into any of the 2^n gaps between the
+    averages of all non-empty subsets (Hartigan's typical values), so the bounds are two of those averages.
+    """
+    patterns = np.array(list(product((0, 1), repeat=len(values))), np.float64)[1:]
+    averages = np.sort(patterns @ values / patterns.sum(1))
+    rank = floor(tail * 2 ** len(values))
+    return float(averages[rank - 1]), float(averages[-rank])
+
+
+def bootstrap_means(values: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+    """Means over seeded resamples of the rows of `values`, in pieces that keep memory small: [resamples, ...]."""
+    values, generator = np.asarray(values, np.float64), np.random.default_rng(seed)
+    step = max(1, 2_000_000 // values.size)
+    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
+    return np.concatenate([values[generator.integers(0, len(values), (size, len(values)))].mean(1) for size in sizes])
+
+
+def choice_interval(
+    options: np.ndarray, places: np.ndarray, wanted: np.ndarray, level: float = 0.95, seed: int = 0
+) -> tuple[Interval, str]:
+    """Where the mean of [units, options] is largest, by bootstrap over units, and whether that is a `wanted` place.
+
+    The verdict is "holds" ("fails") where a share `level` + (1 - `level`)/2 of the resamples agree and chance alone
+    would seldom let all units agree; "undecided" otherwise.
+    """
+    units, count = options.shape
+    best = float(places[options.mean(0).argmax()])
+    chosen = bootstrap_means(options, seed).argmax(1)
+    low, high = np.quantile(places[chosen], [(1 - level) / 2, (1 + level) / 2], method="nearest")
+    share, enough = float(wanted[chosen].mean()), 1 - (1 - level) / 2
+    inside = (wanted.sum() / count) ** units <= 1 - level
+    outside = (1 - wanted.sum() / count) ** units <= 1 - level
+    verdict = "holds" if share >= enough and inside else "fails" if share <= 1 - enough and outside else "undecided"
+    return Interval(best, float(low), float(high), units, "bootstrap of the place"), verdict
+
+
+def combined_interval(means: list[float], variances: list[float], n: int, method: str, level: float = 0.95) -> Interval:
+    """Interval of the mean of independent estimates with known sampling variances (normal)."""
+    mean = float(np.mean(means))
+    error = sqrt(sum(variances)) / len(means)
+    half = float(stats.norm.ppf((1 + level) / 2)) * error
+    return Interval(mean, mean - half, mean + half, n, method, error * sqrt(n))
+
+
+def units_to_decide(interval: Interval, line: float, power: float = 0.8) -> int | None:
+    """How many units would clear the line with the given chance, if the effect and spread are as seen.
+
+    >>> units_to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
+    34
+    """
+    effect = abs(interval.estimate - line)
+    if not np.isfinite(interval.spread) or effect == 0:
+        return None
+    if interval.spread == 0:
+        return interval.n
+    n = max(2, interval.n)
+    for _ in range(50):  # fixed point of the t-test's sample size
+        wanted = ceil(((stats.t.ppf(0.975, n - 1) + stats.norm.ppf(power)) * interval.spread / effect) ** 2)
+        if wanted in (n, 0) or wanted > 10**6:
+            break
+        n = max(2, wanted)
+    return max(n, interval.n + 1)
+
+
+def slope_interval(x: np.ndarray, y: np.ndarray, level: float = 0.95) -> Interval:
+    """Theil-Sen slope of one curve with the interval that inverts Kendall's test; needs five points to decide."""
+    if len(x) < 5:
+        slope = float(np.median([(y[j] - y[i]) / (x[j] - x[i]) for i in range(len(x)) for j in range(i + 1, len(x))]))
+        return Interval(slope, -inf, inf, 1, f"one curve of {len(x)} points")
+    slope, _, low, high = stats.theilslopes(y, x, level)
+    return Interval(float(slope), float(low), float(high), 1, f"Theil-Sen over {len(x)} points")
