@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(tmp_path):
     assert "step-00000002 is from before it" in str(caught.value)
     batch = load_file(tmp_path / "bad-batch-3.safetensors")
     assert batch["rows"][5] == poisoned and np.isnan(batch["0.weights"]).tolist() == [i == 5 for i in range(8)]
-    assert batch["0.first.ids"].size == batch["0.first.offsets"][-1] > 0
+    assert batch["0.pair.ids"].size == batch["0.pair.offsets"][-1] > 0
     tensors, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
     assert facts["step"] == 2 and all(t.isfinite().all() for t in tensors.values())
     for name, parameter in encoder.named_parameters():  # nor did it reach the weights in memory

@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 
 from dialnb.errors import TrainingError
 from dialnb.training.background import Ahead, Interrupts
-from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
 from dialnb.training.objective import Batch, Examples, Objective
 from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
@@ -310,17 +310,8 @@ class _Run:
     def _explain_bad_loss(self, step: int, value: float) -> str:
         saved = ""
         if self.folder is not None:
-            from safetensors.numpy import save_file
-
-            self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"bad-batch-{step + 1}{f'-of-{self.rank}' if self.world > 1 else ''}.safetensors"
-            content = {"rows": self.plan.rows(step).astype(np.int64)}
-            for i, chunk in enumerate(self.build(step)):
-                for key, tokens in chunk.tokens.items():
-                    content |= {f"{i}.{key}.ids": tokens.ids, f"{i}.{key}.offsets": tokens.offsets}
-                    content |= {} if tokens.types is None else {f"{i}.{key}.types": tokens.types}
-                content |= {f"{i}.{key}": np.ascontiguousarray(array) for key, array in chunk.arrays.items()}
-            save_file(content, path)
+            save_batch(path, self.plan.rows(step), self.build(step))
             kept = latest_checkpoint(self.folder)
             saved = f" The batch is in {path}; {f'{kept.name} is from before it' if kept else 'no checkpoint yet'}."
         return (
