@@ -245,11 +245,11 @@ def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
     made = Profiles(slug, parameters, profiles, tuple(parts["conflicts"]), parts["needs"], tuple(parts["plan"]))
     try:
-        for name in profiles:
-            made.resolve(name)
         for side in (side for conflict in made.conflicts for side in conflict["between"]):
             for name, value in side.items():
                 made.parameter(name).check(value)
+        for name in profiles:
+            made.resolve(name)
     except DialnbError as error:
         raise DataError(f"{where}: {error}") from error
     return made

@@ -55,6 +55,9 @@ class _Writer:
 
         from dialnb.models.encoder import Encoder
 
+        if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+            return {"$": "array", "file": self._tensors({"array": np.ascontiguousarray(value)}, "numpy"),
+                    "shape": list(value.shape)}  # fmt: skip
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
@@ -66,9 +69,6 @@ class _Writer:
         if isinstance(value, dict):
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"$": "dict", "items": pairs}
-        if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-            return {"$": "array", "file": self._tensors({"array": np.ascontiguousarray(value)}, "numpy"),
-                    "shape": list(value.shape)}  # fmt: skip
         if isinstance(value, torch.Tensor):
             return {"$": "tensor", "file": self._tensors({"tensor": value.detach().cpu().contiguous()}, "torch")}
         if isinstance(value, pd.DataFrame):
@@ -139,7 +139,8 @@ def _read_frame(path: Path, folder: Path) -> Any:
     pairs = zip(body["columns"], body["dtypes"], strict=True)
     columns = [pd.Series(_decode(values, folder), dtype=dtype) for values, dtype in pairs]
     frame = pd.concat(columns, axis=1) if columns else pd.DataFrame()
-    frame.columns = names
+    if columns:
+        frame.columns = names
     if index is not None:
         frame.index = _decode(index, folder)
     return frame

@@ -68,7 +68,7 @@ class Run:
         import pandas as pd
 
         self.slug, self.profile, self.settings, self.folder, self.root = slug, profile, settings, folder, root
-        self.results: pd.DataFrame = pd.DataFrame()
+        self.results, self.items = pd.DataFrame(), pd.DataFrame()
         self.missing: list[dict[str, str]] = []
         self.stages: list[StageRecord] = []
         self.facts: dict[str, Any] = {}
@@ -131,6 +131,15 @@ class Run:
         self.results = joined[~same.duplicated(keep="last")].reset_index(drop=True)
         return self
 
+    def add_items(self, rows: pd.DataFrame, **labels: Any) -> Run:
+        """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
+        import pandas as pd
+
+        self.items = pd.concat([self.items, rows.assign(**labels)], ignore_index=True).drop_duplicates(
+            [name for name in (*rows.columns, *labels) if name != "value"], keep="last", ignore_index=True
+        )
+        return self
+
     def not_run(self, table: str, *, reason: str, **labels: str) -> Run:
         """Say that part of a table (a `model`, a `column`, or all of it) did not run, and why."""
         entry = {"table": table, **labels, "reason": reason}
@@ -160,9 +169,9 @@ class Run:
 
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
-        from dialnb.claims import judge_claims
+        from dialnb.claims import judge_all
 
-        self.judged = judge_claims(self.slug, self.results, self.missing)
+        self.judged = judge_all(self.slug, self.results, self.missing, None if self.items.empty else self.items)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------
@@ -172,11 +181,13 @@ class Run:
         from dialnb.runs.crate import write_crate
 
         self.results.to_csv(self.folder / "results.csv", index=False)
+        if not self.items.empty:
+            packed = {"method": "gzip", "mtime": 0}
+            self.items.to_csv(self.folder / "items.csv.gz", index=False, compression=packed)
         for name, shown in self._tables.items():
             write_table(shown, self.folder / "tables" / name)
         if self.judged is not None:
-            text = json.dumps(as_records(self.judged), indent=1, default=_plain, ensure_ascii=False)
-            (self.folder / "claims.json").write_text(text, encoding="utf-8")
+            write_json(self.folder / "claims.json", self.judged.to_dict("records"))
         self.facts |= self._inputs()
         self._state = {"status": "done", "reason": ""}
         self.save()
@@ -271,14 +282,7 @@ def write_table(shown: Any, stem: Path) -> None:
         shown.to_csv(stem.with_suffix(".csv"), index=False)
 
 
-def as_records(judged: Any) -> list[dict[str, Any]]:
-    """Judged claims as plain records, whether they come as a data frame or as a list."""
-    if hasattr(judged, "to_dict"):
-        return judged.to_dict("records")
-    return [asdict(claim) if hasattr(claim, "__dataclass_fields__") else dict(claim) for claim in judged]
-
-
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
+def write_json(path: Path, record: Any) -> None:
     """Write whole or not at all: a run that is killed leaves the previous text."""
     draft = path.with_name(f".{path.name}.new")
     draft.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n", encoding="utf-8")

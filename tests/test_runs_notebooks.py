@@ -1,0 +1,198 @@
+"""Notebooks through the runner, for real: parallel, failing, killed, repeated, and by papermill alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dialnb.runs.engine import Request, Voice
+from dialnb.runs.jobs import command_line, gpu_slots
+
+HERE = Path(__file__).parent
+STEPS = ("--set", "steps=12")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """The toy project with a second paper, `broken`, whose notebook fails after the same training stage."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copytree(HERE / "toy", root, dirs_exist_ok=True)
+    shutil.copytree(root / "papers" / "toy", root / "papers" / "broken")
+    text = (root / "notebooks" / "toy.ipynb").read_text(encoding="utf-8")
+    (root / "notebooks" / "broken.ipynb").write_text(text.replace('\\"toy\\"', '\\"broken\\"'), encoding="utf-8")
+    profiles = root / "papers" / "broken" / "profiles.yaml"
+    profiles.write_text(profiles.read_text().replace("{steps: 4}", "{steps: 4, fail: true}"))
+    return root
+
+
+def variables(project: Path, cache: str, **more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(HERE), str(project), str(HERE.parent)])
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("DIALNB_")}
+    return {**kept, "DIALNB_CACHE": str(project / cache), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+
+
+def dialnb(project: Path, cache: str, *arguments: str, **more: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "dialnb", *arguments, "--project", str(project), "--profile", "smoke"]
+    where = {"cwd": project, "env": variables(project, cache, **more)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **where)
+
+
+def record(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def both(project):
+    """`dialnb run all --jobs 2`: two notebooks at once that want the same training stage; one of them fails later."""
+    done = dialnb(project, "cache", "run", "all", "--jobs", "2", *STEPS)
+    found = {record(path.parent)["slug"]: path.parent for path in (project / "runs").glob("*/run.json")}
+    return {"done": done, **found}
+
+
+def test_one_failing_does_not_stop_the_other_and_the_summary_names_all(both):
+    done = both["done"]
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "toy     ran" in done.stdout and "broken  failed" in done.stdout
+    assert "1 ran, 1 failed, 0 left out" in done.stdout
+
+
+def test_two_notebooks_that_want_the_same_model_train_it_once(both):
+    cached = [record(both[slug])["stages"][0]["cached"] for slug in ("toy", "broken")]
+    assert sorted(cached) == [False, True]
+
+
+def test_a_failing_cell_is_shown_with_its_source_and_the_end_of_the_traceback(both):
+    out = both["done"].stdout
+    assert 'raise RuntimeError("asked to fail")' in out
+    assert "RuntimeError: asked to fail" in out
+    assert "\x1b[" not in out
+
+
+def test_the_partial_notebook_and_the_record_of_a_failure_are_kept(both):
+    failed = record(both["broken"])
+    assert (failed["status"], failed["reason"]) == ("failed", "cell 9 raised RuntimeError: asked to fail")
+    assert [stage["name"] for stage in failed["stages"]] == ["train Toy", "measure Toy"]
+    cells = json.loads((both["broken"] / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", []))
+    assert (both["broken"] / "ro-crate-metadata.json").is_file()
+
+
+def test_progress_is_lines_of_stage_cell_and_heading(both):
+    lines = both["done"].stdout.splitlines()
+    assert "[toy]     cell 6/12  Training" in lines and "[toy] stage train Toy" in lines
+    assert "    cell 6/12  Training" in (both["toy"] / "log.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_a_finished_run_holds_results_tables_figures_and_provenance(both):
+    folder, done = both["toy"], record(both["toy"])
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {"notebook.ipynb", "run.json", "ro-crate-metadata.json", "results.csv", "log.txt", "tables/T1.csv"} <= names
+    assert {"figures/F1.png", "figures/F1.svg", "figures/F1.csv"} <= names
+    assert done["status"] == "done" and done["parameters"]["steps"] == 12 and done["set_by_hand"] == {"steps": 12}
+    assert done["not_run"] == [{"table": "T1", "model": "Absent", "reason": "it never existed"}]
+    assert {"commit", "dirty"} <= set(done["code"]) and done["packages"]["torch"] and done["hardware"]["cores"] >= 1
+    assert done["data"][0]["name"] == "bundled/BANKING77" and done["licences"] and done["seeds"] == [1]
+    train = done["stages"][0]
+    assert train["seconds"] > 0 and train["facts"]["training"][0]["tokens_per_second"] > 0
+    assert train["facts"]["peak_memory_gb"] > 0 and "bit-identical" in done["determinism"]
+
+
+def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, project):
+    output, out = project / "alone.ipynb", project / "runs" / "alone"
+    given = {"profile": "smoke", "out": str(out)}
+    command = [sys.executable, "-m", "papermill", str(project / "notebooks" / "toy.ipynb"), str(output)]
+    command += [part for name, value in given.items() for part in ("-p", name, value)]
+    command += ["-y", "{overrides: {steps: 12}}", "--no-progress-bar", "-k", "python3"]
+    environment = variables(project, "cache", DIALNB_PROJECT=str(project))
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert [stage["cached"] for stage in record(out)["stages"]] == [True, True]
+    assert (out / "results.csv").read_bytes() == (both["toy"] / "results.csv").read_bytes()
+    assert (out / "tables" / "T1.csv").read_bytes() == (both["toy"] / "tables" / "T1.csv").read_bytes()
+
+
+def test_killed_in_the_middle_and_run_again_it_goes_on_and_ends_with_the_same_tables(both, project):
+    command = [sys.executable, "-m", "dialnb", "run", "toy", "--profile", "smoke", "--project", str(project), *STEPS]
+    command += ["--out", str(project / "killed")]
+    environment = variables(project, "cache-killed", TOY_PAUSE="0.5")
+    process = subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    stages = project / "cache-killed" / "stages"
+    deadline = time.time() + 200
+    while not list(stages.glob("*.work/step-*")) and process.poll() is None and time.time() < deadline:
+        time.sleep(0.05)
+    assert process.poll() is None, "the run ended before it could be killed"
+    kernels = children(process.pid)
+    for pid in (process.pid, *kernels):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    folder = next((project / "killed").glob("toy-*"))
+    assert record(folder)["status"] == "running"
+
+    again = dialnb(project, "cache-killed", "run", "toy", *STEPS, "--out", str(project / "killed"))
+    assert again.returncode == 0, again.stdout + again.stderr
+    done = record(folder)
+    assert done["status"] == "done" and done["stages"][0]["facts"]["training"][0]["resumed_at"] > 0
+    for name in ("results.csv", "tables/T1.csv", "figures/F1.csv"):
+        assert (folder / name).read_bytes() == (both["toy"] / name).read_bytes(), name
+    assert not pd.read_csv(folder / "results.csv")["value"].isna().any()
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+    return [int(child) for child in found]
+
+
+def test_without_a_notebook_the_command_fails_and_says_so(project):
+    shutil.copytree(project / "papers" / "toy", project / "unwritten" / "papers" / "toy")
+    done = dialnb(project / "unwritten", "cache", "run", "toy")
+    assert done.returncode == 1 and "notebooks/toy.ipynb does not exist yet" in done.stdout
+
+
+# --- smaller parts ----------------------------------------------------------------------------------------------------
+
+
+def test_gpus_are_handed_out_once_each_unless_told_otherwise(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5a")
+    assert list(gpu_slots().queue) == ["2", "GPU-5a"]
+    assert sorted(gpu_slots(2).queue) == ["2", "2", "GPU-5a", "GPU-5a"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert gpu_slots().empty()
+
+
+def test_jobs_share_the_gpus_and_never_two_on_one(monkeypatch, tmp_path):
+    from dialnb.runs import jobs
+
+    worker = "import os, sys, time, pathlib; gpu = pathlib.Path(sys.argv[1], os.environ['CUDA_VISIBLE_DEVICES']); "
+    worker += "gpu.mkdir(); time.sleep(0.3); gpu.rmdir(); print('on', gpu.name)"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(jobs, "command_line", lambda *_: [sys.executable, "-c", worker, str(tmp_path)])
+    monkeypatch.setattr(jobs, "not_written", lambda *_: None)
+    requests = [Request(f"paper{number}", out=tmp_path / "runs") for number in range(5)]
+    assert [run.status for run in jobs.run_all(requests, tmp_path, jobs=5)] == ["ran"] * 5
+
+
+def test_a_job_gets_every_setting_of_its_request(tmp_path):
+    request = Request("toy", "smoke", 3, "org/bert", {"shots": (1, 2), "normalise": True, "limit": None}, tmp_path)
+    command = command_line(request, tmp_path, None)
+    assert command[-6:] == ["--set", "shots=1,2", "--set", "normalise=true", "--set", "limit=none"]
+    assert command[command.index("--encoder") + 1] == "org/bert" and command[command.index("--seed") + 1] == "3"
+
+
+def test_a_long_cell_keeps_reporting_and_lines_start_on_their_own(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("dialnb.runs.engine.HEARTBEAT_SECONDS", 0.05)
+    with (tmp_path / "log").open("w") as log, Voice(log) as voice:
+        voice.announce("    cell 2/9  Training")
+        voice.write("\x1b[31mhalf a line")
+        while "Training ... 0 s" not in (tmp_path / "log").read_text():
+            time.sleep(0.02)
+    said = capsys.readouterr().out
+    assert "\nhalf a line\n    cell 2/9  Training ... 0 s\n" in said

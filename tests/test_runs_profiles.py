@@ -1,0 +1,170 @@
+"""Parameters and profiles: what may be set, what is refused before anything starts, and what a plan says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dialnb import cli
+from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.runs.planning import evaluate
+from dialnb.runs.profiles import load_profiles, parse_profiles
+from dialnb.runs.run import run_name
+
+TOY = Path(__file__).parent / "toy"
+
+
+@pytest.fixture
+def toy():
+    return load_profiles("toy", TOY)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """`dialnb ...` on the toy project: exit code, what was printed, what was complained about."""
+    monkeypatch.setenv("DIALNB_PROJECT", str(TOY))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def test_a_profile_changes_defaults_and_values_set_by_hand_change_both(toy):
+    settings = toy.resolve("smoke", seed=3, overrides={"rate": 1, "shots": [2]})
+    assert (settings.steps, settings.rate, settings.shots, settings.seed) == (4, 1.0, (2,), 3)
+    assert toy.resolve("quick").steps == 8
+    assert settings.origin["steps"] == "profile smoke" and settings.origin["rate"] == "set by hand"
+
+
+def test_an_empty_encoder_means_the_profiles_own(toy):
+    assert toy.resolve("smoke", encoder="").encoder == "tiny"
+    assert toy.resolve("smoke", encoder="org/bert").encoder == "org/bert"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 2.0), ("steps", True), ("steps", "2"), ("steps", 0), ("steps", 1001), ("steps", None), ("shots", 1),
+        ("shots", ["1"]), ("pooling", "max"), ("normalise", 1), ("limit", "3"), ("rate", float("nan")), ("rate", -0.1),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_or_an_impossible_value_is_refused_with_what_is_allowed(toy, name, value):
+    with pytest.raises(BadParameter, match=f"parameter '{name}' must be .*, but is"):
+        toy.resolve("smoke", overrides={name: value})
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_and_all_others(toy):
+    with pytest.raises(UnknownName, match=r"did you mean 'steps'\? Known: encoder, fail, .*shots, steps"):
+        toy.resolve("smoke", overrides={"step": 2})
+
+
+def test_an_attribute_that_is_no_parameter_is_an_error_with_the_nearest(toy):
+    settings = toy.resolve("smoke")
+    with pytest.raises(UnknownName, match="did you mean 'pooling'"):
+        _ = settings.poling
+    assert not hasattr(settings, "fingerprint")
+
+
+def test_a_contradictory_pair_is_refused_with_the_reason(toy):
+    assert toy.resolve("smoke", overrides={"pooling": "cls"}).pooling == "cls"
+    with pytest.raises(BadParameter, match="pooling=cls and normalise=true contradict each other: the toy normalises"):
+        toy.resolve("smoke", overrides={"pooling": "cls", "normalise": True})
+
+
+def test_what_is_typed_is_read_in_the_declared_type(toy):
+    typed = toy.parse(["steps=3", "rate=1e-3", "shots=1, 2", "normalise=true", "limit=null", "pooling=cls"])
+    assert typed == {"steps": 3, "rate": 1e-3, "shots": (1, 2), "normalise": True, "limit": None, "pooling": "cls"}
+    for text in ("steps", "steps=many", "normalise=maybe"):
+        with pytest.raises(BadParameter):
+            toy.parse([text])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        (("parameters", "steps", "default"), "many", "'steps' must be int"),
+        (("parameters", "steps", "typ"), "int", "unknown fields"),
+        (("parameters", "steps", "type"), "number", "unknown type of parameter"),
+        (("profiles", "smoke", "steps"), 0, "'steps' must be int"),
+        (("profiles", "smoke", "stepz"), 1, "did you mean 'steps'"),
+        (("profiles", "tiny"), {}, "unknown profile"),
+        (("conflicts",), [{"between": [{"poling": "cls"}], "because": "x"}], "did you mean 'pooling'"),
+    ],
+)
+def test_a_mistake_in_the_file_is_found_when_it_is_read(place, value, complaint):
+    raw = yaml.safe_load((TOY / "papers" / "toy" / "profiles.yaml").read_text(encoding="utf-8"))
+    inner = raw
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = value
+    with pytest.raises((DataError, UnknownName, KeyError), match=complaint):
+        parse_profiles("toy", raw, "profiles.yaml")
+
+
+def test_run_folders_are_named_by_everything_that_was_set():
+    assert run_name("dse", "quick", 1) == "dse-quick-seed1"
+    names = {run_name("dse", "quick", 1, overrides=given) for given in ({}, {"steps": 1}, {"steps": 2}, {"rate": 1})}
+    assert len(names) == 4
+    assert run_name("dse", "quick", 1, overrides={"a": (1, 2)}) == run_name("dse", "quick", 1, overrides={"a": [1, 2]})
+
+
+def test_plans_understand_arithmetic_and_nothing_else():
+    assert evaluate("ceil(steps / 3) * len(shots)", {"steps": 10, "shots": (1, 2)}) == 8
+    with pytest.raises(UnknownName, match="did you mean 'steps'"):
+        evaluate("stepz", {"steps": 1})
+    for text in ("__import__('os')", "steps.real", "[1]", "'a' * 9", "len(x=1)"):
+        with pytest.raises(BadParameter, match="not plain arithmetic"):
+            evaluate(text, {"steps": 1})
+
+
+def test_a_dry_run_tells_stages_data_models_and_steps_and_makes_nothing(command, tmp_path):
+    code, out, _ = command("run", "toy", "--dry-run", "--set", "steps=5", "--out", str(tmp_path / "runs"))
+    assert code == 0
+    assert "train: Toy, Other (10 steps each)" in out and "2 models to train, about 20 steps" in out
+    assert "present  data     bundled/BANKING77" in out
+    assert "MISSING  data     SGD: to be fetched: " in out and "dialnb data fetch SGD" in out
+    assert "MISSING  encoder  org/never-heard-of" in out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(command):
+    code, out, _ = command("run", "toy", "--help-parameters")
+    assert code == 0
+    assert "steps  (int, at least 1, at most 1000)" in out and "default 8; smoke: 4" in out and "training steps" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("toyy",), "did you mean 'toy'"),
+        (("toy", "--profile", "quik"), "did you mean 'quick'"),
+        (("toy", "--set", "stepz=1"), "did you mean 'steps'"),
+        (("toy", "--set", "steps=no"), "must be int"),
+        (("toy", "--seed", "-1"), "'seed' must be int, at least 0"),
+        (("toy", "--jobs", "0"), "--jobs must be at least 1"),
+    ],
+)
+def test_a_wrong_command_ends_with_code_2_before_a_kernel_starts(command, monkeypatch, arguments, complaint):
+    monkeypatch.setattr("dialnb.runs.jobs.run_all", lambda *_: pytest.fail("a notebook was started"))
+    code, _, err = command("run", *arguments)
+    assert code == 2 and complaint in err
+
+
+def test_the_list_names_title_profiles_and_notebook(command, tmp_path):
+    code, out, _ = command("list", "--out", str(tmp_path))
+    assert code == 0
+    assert "A toy paper that trains a tiny encoder" in out and "profiles: smoke, quick; notebook: yes" in out
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "papers").glob("*/profiles.yaml")), ids=str)
+def test_the_papers_own_profiles_are_sound(path):
+    from dialnb.runs.planning import estimate
+
+    profiles = load_profiles(path.parent.name)
+    for name in profiles.profiles:
+        estimate(profiles, profiles.resolve(name))

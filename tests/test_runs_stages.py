@@ -1,0 +1,311 @@
+"""Stages: what changes a key, what is stored exactly, what survives damage, death and company."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+
+from dialnb.errors import DataError, DialnbError
+from dialnb.runs.fingerprints import code_version, fingerprint
+from dialnb.runs.results import read_result, write_result
+from dialnb.runs.stages import StageCache
+from dialnb.training import TrainingResult
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    rate: float = 0.1
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {"model": ["a", "b"], "seed": [1, 2], "value": [0.1, math.nan], "good": [True, False], "odd": [None, 3]}
+    ).astype({"seed": "int32"})
+
+
+# --- fingerprints -----------------------------------------------------------------------------------------------------
+
+
+def different_values():
+    encoder, other, pooled = tiny.encoder(), tiny.encoder(seed=8), tiny.encoder(pooling="cls")
+    edited = frame()
+    edited.loc[0, "value"] = 0.1000001
+    yield from (None, True, 1, 1.5, "1", [1], {"a": 1}, {"a": 2}, {1}, Recipe("a"), Recipe("b"), math.nan, math.inf)
+    yield from (np.arange(3), np.arange(3.0), np.arange(6).reshape(2, 3), np.array(["a"], dtype=object))
+    yield from (frame(), edited, torch.ones(2), torch.ones(2, dtype=torch.bfloat16), encoder, other, pooled)
+    yield from (frame, different_values)
+
+
+def test_different_values_have_different_fingerprints_and_equal_ones_the_same():
+    first, second = ([fingerprint(value) for value in different_values()] for _ in range(2))
+    assert len(set(first)) == len(first)
+    assert first == second
+
+
+def test_the_order_of_keys_and_the_name_of_an_encoder_do_not_matter():
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    renamed = tiny.encoder()
+    renamed.name = "another"
+    assert fingerprint(renamed) == fingerprint(tiny.encoder())
+
+
+def test_a_closure_is_known_by_what_it_holds():
+    def make(turns):
+        return lambda: turns
+
+    assert fingerprint(make(1)) == fingerprint(make(1)) != fingerprint(make(2))
+
+
+def test_what_cannot_be_keyed_is_refused_with_its_name():
+    with pytest.raises(DialnbError, match=r"settings\['lock'\], a lock"):
+        import threading
+
+        fingerprint({"lock": threading.Lock()}, "settings")
+
+
+# --- code versions ----------------------------------------------------------------------------------------------------
+
+LIBRARY = {
+    "shelf/__init__.py": "from shelf.sums import add\n",
+    "shelf/sums.py": "STEP = 1\n\ndef add(x):\n    return x + STEP\n\ndef unused(x):\n    return x\n",
+    "shelf/work.py": '''from shelf import add
+
+def stage(x):
+    """Words."""
+    from shelf.late import finish
+    return finish(helper(x))
+
+def helper(x):
+    return add(x)  # a remark
+
+def other(x):
+    return x
+''',
+    "shelf/late.py": "class Finisher:\n    def __call__(self, x):\n        return x\n\nfinish = Finisher()\n",
+}
+
+
+@pytest.fixture
+def version(tmp_path, monkeypatch):
+    """The version of `shelf.work.stage` after some text of the little library was replaced."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def of(file: str = "shelf/work.py", old: str = "", new: str = "") -> str:
+        for name, text in LIBRARY.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.replace(old, new) if name == file and old else text)
+            os.utime(path, ns=(time.time_ns(), time.time_ns()))
+        importlib.invalidate_caches()
+        for name in [name for name in sys.modules if name.split(".")[0] == "shelf"]:
+            del sys.modules[name]
+        return code_version(importlib.import_module("shelf.work").stage)
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("shelf/work.py", "finish(helper(x))", "helper(x)"),
+        ("shelf/work.py", "return add(x)", "return -add(x)"),
+        ("shelf/sums.py", "x + STEP", "x - STEP"),
+        ("shelf/sums.py", "STEP = 1", "STEP = 2"),
+        ("shelf/late.py", "        return x", "        return -x"),
+    ],
+)
+def test_a_change_in_any_code_that_the_stage_reaches_is_a_new_version(version, file, old, new):
+    assert version() != version(file, old, new)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("shelf/work.py", "Words.", "Other words."),
+        ("shelf/work.py", "  # a remark", ""),
+        ("shelf/work.py", "def other(x):\n    return x", "def other(x):\n    return -x"),
+        ("shelf/sums.py", "def unused(x):\n    return x", "def unused(x):\n    return -x"),
+    ],
+)
+def test_comments_docstrings_and_code_that_it_does_not_reach_change_nothing(version, file, old, new):
+    assert version() == version(file, old, new)
+
+
+def test_declared_modules_count_whole(version):
+    version()
+    work, sums = (sys.modules[f"shelf.{name}"] for name in ("work", "sums"))
+    assert code_version(work.other) != code_version(work.other, [sums])
+
+
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+def stored(value, folder: Path):
+    folder.mkdir()
+    write_result(value, folder)
+    return read_result(folder)
+
+
+def test_plain_values_come_back_as_they_were(tmp_path):
+    value = {"a": [1, 2.5, None, True, "ü"], 3: (1, (2,)), "nan": math.inf, "empty": {}}
+    assert stored(value, tmp_path / "x") == value
+
+
+def test_data_frames_come_back_with_their_types_and_every_bit(tmp_path):
+    original = pd.concat([frame(), frame()]).assign(third=1 / 3)
+    back = stored({"rows": original}, tmp_path / "x")["rows"]
+    pd.testing.assert_frame_equal(back, original, check_exact=True)
+    pd.testing.assert_frame_equal(stored(pd.DataFrame(), tmp_path / "y"), pd.DataFrame())
+
+
+def test_arrays_and_tensors_come_back_bit_for_bit(tmp_path):
+    arrays = (np.float64(1 / 3), np.arange(6, dtype=np.int16).reshape(2, 3), np.zeros((0, 4), np.float32))
+    for before, after in zip(arrays, stored(arrays, tmp_path / "x"), strict=True):
+        assert before.dtype == after.dtype and before.shape == after.shape and np.array_equal(before, after)
+    tensor = torch.randn(3, 2).to(torch.bfloat16)
+    assert torch.equal(stored(tensor, tmp_path / "y"), tensor)
+
+
+def test_an_encoder_comes_back_with_name_pooling_and_weights(tmp_path):
+    encoder = tiny.encoder(pooling="cls")
+    back = stored([encoder], tmp_path / "x")[0]
+    assert (back.name, back.pooling) == (encoder.name, "cls")
+    assert fingerprint(back) == fingerprint(encoder)
+    assert np.array_equal(back.encode(tiny.TEXTS), encoder.encode(tiny.TEXTS))
+
+
+def test_what_cannot_be_stored_is_refused_with_its_place(tmp_path):
+    with pytest.raises(DialnbError, match=r"result\['x'\]\[0\] of a stage is a object"):
+        stored({"x": [object()]}, tmp_path / "x")
+
+
+def test_a_changed_file_is_noticed(tmp_path):
+    stored(np.arange(3), tmp_path / "x")
+    next((tmp_path / "x").glob("*.safetensors")).write_bytes(b"something else")
+    with pytest.raises(DataError, match="not what was written"):
+        read_result(tmp_path / "x")
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+calls: list[str] = []
+
+
+def double(x: int) -> dict:
+    calls.append("double")
+    return {"twice": 2 * x}
+
+
+def breaks() -> None:
+    calls.append("breaks")
+    raise ValueError("no")
+
+
+def patient(folder: Path) -> list[str]:
+    """Leaves a mark in its folder and fails the first time."""
+    seen = sorted(path.name for path in folder.iterdir())
+    (folder / "checkpoint").write_text("here")
+    if not seen:
+        raise ValueError("killed")
+    return seen
+
+
+@pytest.fixture
+def cache(tmp_path):
+    calls.clear()
+    return StageCache(tmp_path / "stages", say=lambda line: calls.append(line))
+
+
+def test_a_stage_is_done_once_for_the_same_inputs(cache):
+    first, made = cache.run("double", double, {"x": 2})
+    second, found = cache.run("double again", double, {"x": 2})
+    assert first == second == {"twice": 4} and calls == ["double"]
+    assert (made.cached, found.cached, found.name, found.key) == (False, True, "double again", made.key)
+    assert cache.run("double", double, {"x": 3})[0] == {"twice": 6}
+
+
+def test_a_failed_stage_leaves_nothing_and_is_tried_again(cache):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            cache.run("breaks", breaks, {})
+    assert calls == ["breaks", "breaks"]
+    assert not [path for path in cache.root.iterdir() if path.is_dir()]
+
+
+def test_a_stage_that_was_stopped_finds_its_folder_again_and_the_folder_goes_when_it_is_done(cache):
+    with pytest.raises(ValueError, match="killed"):
+        cache.run("patient", patient, {})
+    assert cache.run("patient", patient, {})[0] == ["checkpoint"]
+    assert not list(cache.root.glob("*.work"))
+
+
+def test_a_damaged_result_is_made_anew_and_says_so(cache):
+    _, record = cache.run("double", double, {"x": 2})
+    (cache.root / record.key / "result.json").write_text("{")
+    assert cache.run("double", double, {"x": 2})[0] == {"twice": 4}
+    assert any("damaged" in call for call in calls) and calls.count("double") == 2
+
+
+def test_fresh_ignores_what_is_older_and_what_a_stopped_run_left_but_not_its_own(cache):
+    cache.run("double", double, {"x": 2})
+    with pytest.raises(ValueError, match="killed"):
+        cache.run("patient", patient, {})
+    time.sleep(0.02)
+    fresh = StageCache(cache.root, fresh_since=time.time(), say=calls.append)
+    for _ in range(2):
+        fresh.run("double", double, {"x": 2})
+    assert calls.count("double") == 2
+    with pytest.raises(ValueError, match="killed"):
+        fresh.run("patient", patient, {})
+
+
+def test_facts_of_training_within_a_result_are_recorded(cache):
+    result = TrainingResult(3, pd.DataFrame(), 1.0, 2.0, 4.0, 0.0, facts={"determinism": "bit-identical"})
+
+    _, record = cache.run("train", lambda: {"training": result}, {})
+    assert record.facts["training"][0]["tokens_per_second"] == 4.0
+    assert record.facts["training"][0]["determinism"] == "bit-identical"
+    assert record.facts["peak_memory_gb"] > 0
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from dialnb.runs.stages import StageCache
+
+def slow(log):
+    with Path(log).open("a") as file:
+        file.write("made ")
+    time.sleep(1)
+    return 1
+
+import __main__
+StageCache(Path(sys.argv[1]) / "stages").run("slow", slow, {"log": sys.argv[1] + "/log"})
+"""
+
+
+def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    command = [sys.executable, str(script), str(tmp_path), str(HERE)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = "".join(process.communicate(timeout=120)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert (tmp_path / "log").read_text() == "made "
+    assert "waiting" in said or said == ""
