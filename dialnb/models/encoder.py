@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
 from dialnb.errors import DataError, UnknownName
 from dialnb.models import packed as packed_path
 from dialnb.models.tokens import Packed, Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
+from dialnb.progress import Bar
 
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 POOLINGS = ("mean", "cls", "pooler", "max")
@@ -161,7 +161,7 @@ class Encoder(nn.Module):
             tokens = self.tokenize(texts, max_length, truncate)
             order = np.argsort(-tokens.lengths, kind="stable")
             budget = max(1, batch_size) * min(max_length, 32)
-            bar = tqdm(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
+            bar = Bar(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
             for part in _by_budget(order, tokens.lengths, budget):
                 vectors = self.embed(tokens[part], pooling)
                 out[part] = (F.normalize(vectors, dim=-1) if normalize else vectors).float().cpu().numpy()

@@ -23,9 +23,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import nn
-from tqdm.auto import tqdm
 
 from dialnb.errors import TrainingError
+from dialnb.progress import Bar
 from dialnb.training.background import Ahead, Interrupts
 from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
 from dialnb.training.objective import Batch, Examples, Objective
@@ -223,7 +223,7 @@ class _Run:
         epochs_done, inside = divmod(first, self.plan.steps_per_epoch)
         if epochs_done and not inside:
             self._call_on_epoch(epochs_done)
-        bar = tqdm(
+        bar = Bar(
             total=self.total, initial=first, desc=self.name, unit="step", disable=not self.show_progress, mininterval=1
         )
         began = time.perf_counter()
