@@ -193,3 +193,29 @@ def as_table(rows: list[dict]) -> pd.DataFrame:
     own = table[table["what"] == "dialnb"].set_index("bench")["rate"]
     table.insert(table.columns.get_loc("rate") + 1, "dialnb_is", own.loc[table["bench"]].to_numpy() / table["rate"])
     return table
+
+
+def run_benchmarks(shape: str | None = None, batch: int | None = None, steps: int | None = None) -> pd.DataFrame:
+    """All benches on this machine's best device, on bundled dialogues with the bundled encoder's word pieces."""
+    from dialnb.data import load
+    from dialnb.examples.pairs import consecutive_pairs
+    from dialnb.models.encoder import load_encoder
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    cuda = device.type == "cuda"
+    shape, batch, steps = (
+        shape or ("base" if cuda else "mini"),
+        batch or (1024 if cuda else 128),
+        steps or (80 if cuda else 12),
+    )
+    tokenizer = load_encoder("mini", device="cpu").tokenizer
+    dialogues = [[u.text for u in d.utterances] for d in load("bundled/SGD")]
+    pairs = consecutive_pairs(dialogues)
+    texts = list(dict.fromkeys(u for d in dialogues for u in d))[: 60_000 if cuda else 4_000]
+    encoder = random_encoder(shape, tokenizer, torch.device("cpu"))
+    groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 3_000 if cuda else 200]
+    long = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
+    rows = bench_training(pairs, tokenizer, shape, device, batch, steps)
+    rows += bench_encoding(texts, tokenizer, shape, device)
+    rows += bench_cross_encoder(long, tokenizer, shape, device, max(4, steps // 2))
+    return as_table(rows)

@@ -47,16 +47,14 @@ TODBERT = (
     Part("KVRET"), Part("Frames"), Part("WOZ2.0"), Part("CamRest676"),
 )  # fmt: skip
 REDISTRIBUTABLE = (
-    Part("SGD"), Part("Taskmaster", "tm4"), Part("MultiWOZ"), Part("WOZ2.0"), Part("CamRest676"), Part("STAR"),
-    Part("TopicalChat"), Part("Self-dialogue"), Part("UbuntuIRC", "lines", paired=False),
-    Part("MultiDoGO", paired=False),
+    Part("SGD"), Part("Taskmaster", "tm4"), Part("Taskmaster", "tm3-shard"), Part("MultiWOZ"), Part("WOZ2.0"),
+    Part("CamRest676"), Part("STAR"), Part("TopicalChat"), Part("Self-dialogue"),
+    Part("UbuntuIRC", "lines", paired=False), Part("MultiDoGO", paired=False),
 )  # fmt: skip
 COLLECTIONS = {
     "todbert": TODBERT,
     "redistributable": REDISTRIBUTABLE,
-    "reachable": tuple(
-        dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("Taskmaster", "tm3-shard"), Part("DailyDialog")))
-    ),
+    "reachable": tuple(dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("DailyDialog")))),
 }
 
 

@@ -189,6 +189,22 @@ def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
         start = stop
 
 
+@contextlib.contextmanager
+def _quiet_transformers():
+    """No loading bars and no reports on unused weights for the time of a load."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
 def load_encoder(
     name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
 ) -> Encoder:
@@ -213,12 +229,13 @@ def load_encoder(
         raise DataError(f"{folder} is not an encoder folder: it has no config.json")
     where = str(folder) if local else name
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
-        load: Callable = (
-            T5EncoderModel.from_pretrained if config.model_type in ("t5", "mt5") else AutoModel.from_pretrained
-        )
-        transformer = load(where, use_safetensors=True, trust_remote_code=False, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        with _quiet_transformers():
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+            load: Callable = (
+                T5EncoderModel.from_pretrained if config.model_type in ("t5", "mt5") else AutoModel.from_pretrained
+            )
+            transformer = load(where, use_safetensors=True, trust_remote_code=False, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(

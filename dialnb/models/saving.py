@@ -59,6 +59,7 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     config.save_pretrained(folder)
     stored = {n: t.detach().to("cpu", dtype or t.dtype).contiguous() for n, t in _own_tensors(encoder.transformer)}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
     encoder.tokenizer.save_pretrained(folder)
     pooling = {
         "word_embedding_dimension": encoder.dim,

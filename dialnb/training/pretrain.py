@@ -27,7 +27,7 @@ SHAPES = {
 }
 GENERATOR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
 PRETRAINING = TrainingSettings(
-    batch_size=1024, epochs=20, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
+    batch_size=1024, epochs=8, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
     weight_decay=0.01, clip=1.0, precision="bfloat16", checkpoint_every=2000,
 )  # fmt: skip
 
@@ -76,7 +76,7 @@ def new_transformer(kind: str, shape: dict, vocabulary: int):
 
     if kind == "electra":
         return ElectraModel(ElectraConfig(vocab_size=vocabulary, **({"embedding_size": shape["hidden_size"]} | shape)))
-    return BertModel(BertConfig(vocab_size=vocabulary, **shape), add_pooling_layer=False)
+    return BertModel(BertConfig(vocab_size=vocabulary, **shape))
 
 
 def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) -> list[str]:

@@ -1,0 +1,177 @@
+"""`dialnb corpus | pretrain | train | evaluate | bench`: the engine without a notebook."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+from dialnb.errors import DialnbError, UnknownName
+
+
+def register(subparsers) -> None:
+    """Add the five commands."""
+    corpus = subparsers.add_parser("corpus", help="write a collection of dialogues into one compressed file")
+    corpus.add_argument("collection", help="todbert, redistributable or reachable")
+    corpus.add_argument("-o", "--out", required=True, type=Path, metavar="FILE")
+    corpus.set_defaults(run=_corpus)
+
+    pretrain = subparsers.add_parser("pretrain", help="make an encoder from scratch by language modelling on dialogues")
+    pretrain.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
+    pretrain.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
+    pretrain.add_argument("--shape", default="mini", help="mini, small or base (default: %(default)s)")
+    pretrain.add_argument("--kind", default="bert", help="bert or electra (default: %(default)s)")
+    pretrain.add_argument("--vocabulary", type=int, default=8192, help="word pieces (default: %(default)s)")
+    pretrain.set_defaults(run=_pretrain)
+
+    train = subparsers.add_parser("train", help="train an encoder by a recipe of the papers")
+    train.add_argument("recipe", help="for example DSE, DSE-dropout, SimCSE-unsup")
+    train.add_argument("--encoder", default="mini", help="bundled name, folder or hub id (default: %(default)s)")
+    train.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
+    train.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
+    train.set_defaults(run=_train)
+
+    for parser in (pretrain, train):
+        parser.add_argument("-o", "--out", required=True, type=Path, metavar="FOLDER")
+        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a training setting")
+
+    evaluate = subparsers.add_parser("evaluate", help="few-shot intent scores of encoders on the bundled data")
+    evaluate.add_argument("encoders", nargs="+", metavar="ENCODER", help="bundled name, folder or hub id")
+    evaluate.add_argument("--json", action="store_true", help="tidy rows for machines")
+    evaluate.set_defaults(run=_evaluate)
+
+    bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
+    bench.add_argument("--shape", help="mini, small or base (default: base on a GPU, mini on a CPU)")
+    bench.add_argument("--batch", type=int, help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
+    bench.add_argument("--steps", type=int, help="timed steps (default: 80 on a GPU, 12 on a CPU)")
+    bench.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
+    bench.set_defaults(run=_bench)
+
+
+def change(settings, changes: list[str]):
+    """A dataclass with ``key=value`` changes applied, values read as JSON where possible."""
+    known = {field.name for field in fields(settings)}
+    parsed = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DialnbError(f"--set takes KEY=VALUE, but got {text!r}")
+        if key not in known:
+            raise UnknownName("training setting", key, known)
+        try:
+            parsed[key] = json.loads(value)
+        except ValueError:
+            parsed[key] = value
+    try:
+        return replace(settings, **parsed)
+    except TypeError as error:
+        raise DialnbError(f"cannot apply {', '.join(changes)}: {error}") from error
+
+
+def _conversations(corpus: str, only: str | None = None) -> list:
+    from dialnb.data.corpora import COLLECTIONS, collection, conversations, read_corpus
+
+    if corpus in COLLECTIONS:
+        return list(conversations(collection(corpus)))
+    if not Path(corpus).is_file():
+        raise DialnbError(f"no corpus {corpus!r}: neither a file nor one of {', '.join(COLLECTIONS)}")
+    found = read_corpus(corpus)
+    wanted = {part.label for part in collection(only)} if only else {d.corpus for d in found}
+    return [d for d in found if d.corpus in wanted]
+
+
+def _corpus(arguments: argparse.Namespace) -> int:
+    from dialnb.data.corpora import collection, conversations, write_corpus
+
+    count = write_corpus(arguments.out, conversations(collection(arguments.collection)))
+    print(f"{arguments.out}: {count:,} dialogues, {arguments.out.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _pretrain(arguments: argparse.Namespace) -> int:
+    from dialnb.models.cards import pretraining_card
+    from dialnb.training.pretrain import PRETRAINING, PretrainingRecipe, pretrain
+
+    settings = change(PRETRAINING, arguments.set)
+    recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
+    dialogues = _conversations(arguments.corpus, arguments.only)
+    work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
+    encoder, result = pretrain(dialogues, recipe, work, name=arguments.out.name)
+    _save(encoder, arguments.out, result, dialogues, pretraining_card, recipe)
+    return 0
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from dialnb.models.cards import recipe_card
+    from dialnb.models.encoder import load_encoder
+    from dialnb.training.recipes import get_recipe, train_recipe
+
+    recipe = get_recipe(arguments.recipe)
+    encoder = load_encoder(arguments.encoder)
+    settings = recipe.settings if torch.cuda.is_available() else replace(recipe.settings, precision="float32")
+    settings = change(settings, arguments.set)
+    dialogues = _conversations(arguments.corpus, arguments.only)
+    work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
+    start = encoder.name
+    result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work)
+    encoder.name = arguments.out.name
+    _save(encoder, arguments.out, result, dialogues, recipe_card, (recipe.name, start, settings))
+    return 0
+
+
+def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
+    """Score, write the folder with its card and the facts of its making, print both."""
+    import torch
+
+    from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.papers import project_root
+    from dialnb.runs.provenance import provenance
+
+    summary = intent_summary(intent_scores(encoder.eval()))
+    facts = {"provenance": provenance(project_root()), **result.facts, "steps": result.steps,
+             "seconds": round(result.seconds, 1), "tokens_per_second": round(result.tokens_per_second),
+             "examples_per_second": round(result.examples_per_second), "peak_memory_gb": result.peak_memory_gb,
+             "scores": json.loads(summary.to_json(orient="index"))}  # fmt: skip
+    encoder.dtype = None
+    encoder.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
+    curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
+    facts["curve"] = curve.round(6).to_dict(orient="list")
+    (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    print(f"{out}: {result.steps:,} steps in {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s")
+    print(summary.round(2).to_string())
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from dialnb.evaluation.bundled import intent_scores, intent_sets, intent_summary
+    from dialnb.models.encoder import load_encoder
+
+    sets = intent_sets()
+    rows = [intent_scores(load_encoder(name), sets).assign(encoder=name) for name in arguments.encoders]
+    if arguments.json:
+        print(pd.concat(rows).to_json(orient="records", lines=True))
+        return 0
+    print("Prototype accuracy in %, bundled test sets, mean of 10 seeds; ± is the 95 % interval of Ave over seeds\n")
+    tables = {name: intent_summary(part) for name, part in zip(arguments.encoders, rows, strict=True)}
+    print(pd.concat(tables, names=["encoder"]).round(2).to_string())
+    return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from dialnb.benchmarks.engine import run_benchmarks
+    from dialnb.papers import project_root
+    from dialnb.runs.provenance import provenance
+
+    table = run_benchmarks(arguments.shape, arguments.batch, arguments.steps)
+    print(table.to_string(index=False, float_format=lambda x: f"{x:,.2f}" if abs(x) < 100 else f"{x:,.0f}", na_rep=""))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        content = {"provenance": provenance(project_root()), "rows": json.loads(table.to_json(orient="records"))}
+        arguments.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        print(f"\nwritten to {arguments.out}", file=sys.stderr)
+    return 0
