@@ -42,8 +42,8 @@ def test_a_profile_changes_defaults_and_values_set_by_hand_change_both(toy):
 
 
 def test_an_empty_encoder_means_the_profiles_own(toy):
-    assert toy.resolve("smoke", encoder="").encoder == "tiny"
-    assert toy.resolve("smoke", encoder="org/bert").encoder == "org/bert"
+    assert toy.resolve("quick", encoder="").encoder == "tiny"
+    assert toy.resolve("quick", encoder="org/bert").encoder == "org/bert"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,19 @@ def read_result(folder: Path) -> Any:
     return _decode(stored["value"], folder)
 
 
+def stored_encoders(folder: Path) -> dict[str, Path]:
+    """The encoders within a stored result, by name; nothing is loaded."""
+    found = {}
+    todo = [json.loads((folder / INDEX).read_text(encoding="utf-8"))["value"]]
+    while todo:
+        body = todo.pop()
+        if isinstance(body, dict) and body.get("$") == "encoder":
+            found[body["name"]] = folder / body["file"]
+        elif isinstance(body, dict | list):
+            todo += body.values() if isinstance(body, dict) else body
+    return found
+
+
 class _Writer:
     """Turns a value into JSON, and writes what JSON cannot hold into numbered files."""
 

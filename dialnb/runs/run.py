@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -169,9 +170,9 @@ class Run:
 
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
-        from dialnb.claims import judge_all
+        from dialnb.claims import judge_claims
 
-        self.judged = judge_all(self.slug, self.results, self.missing, None if self.items.empty else self.items)
+        self.judged = judge_claims(self.slug, self.results, self.missing, None if self.items.empty else self.items)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------
@@ -285,19 +286,26 @@ def write_table(shown: Any, stem: Path) -> None:
 def write_json(path: Path, record: Any) -> None:
     """Write whole or not at all: a run that is killed leaves the previous text."""
     draft = path.with_name(f".{path.name}.new")
-    draft.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     draft.replace(path)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> Any:
     """A record that was written with `write_json`, or None if there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _plain(value: Any) -> Any:
+    """The value as JSON knows it: arrays and tuples as lists, what is not a finite number as null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(part) for part in value]
     if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple | set) else str(value)
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def _time(stamp: float) -> str:

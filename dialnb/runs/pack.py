@@ -1,0 +1,300 @@
+"""Everything a machine without network needs to run papers, in one archive: project, packages, data, encoders.
+
+The archive unpacks into one folder and runs from there with PYTHONPATH alone: nothing is installed, no rights are
+needed. Packages that the machine has already stay out; the others lie unpacked in `site/`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from dialnb.errors import BadParameter, DataError
+from dialnb.runs.profiles import load_profiles
+from dialnb.runs.provenance import commit
+
+FOLDER = "dialnb-pack"
+HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp")
+"""Declared, but not imported by a headless run."""
+
+USUAL = (
+    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "seaborn", "pandas", "matplotlib",
+)  # fmt: skip
+"""What a GPU machine usually has; with everything that these need."""
+
+NEVER = ("torch",)
+"""Packages that are never packed: they must fit the machine's driver."""
+
+PROJECT_FILES = ("papers", "notebooks", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", "CITATION.cff")
+
+SCRIPT = """#!/bin/sh
+# Runs what was packed, from this folder, without network and without installing anything.
+# Further options go to `dialnb run`; another Python: PYTHON=python3.12 sh run.sh
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+export PYTHONPATH="$here/project:$here/site${{PYTHONPATH:+:$PYTHONPATH}}"
+export DIALNB_PROJECT="$here/project" DIALNB_CACHE="${{DIALNB_CACHE:-$here/cache}}" HF_HUB_CACHE="$here/hub"
+export DIALNB_OFFLINE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+exec "${{PYTHON:-python3}}" -m dialnb run {arguments} --out "$here/runs" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine that the archive is for; `have` are its packages with versions ("" where only the name is known)."""
+
+    platform: str
+    python: str
+    have: dict[str, str]
+
+    @property
+    def is_this_machine(self) -> bool:
+        return (self.platform, self.python) == (host_platform(), f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+    def markers(self) -> dict[str, str]:
+        """What requirements with conditions see."""
+        system = {"linux": ("linux", "Linux"), "macosx": ("darwin", "Darwin"), "win": ("win32", "Windows")}
+        kind = next((names for start, names in system.items() if self.platform.startswith(start)), ("linux", "Linux"))
+        machine = re.search(r"(x86_64|aarch64|arm64|amd64)$", self.platform)
+        versions = {"python_version": self.python, "python_full_version": f"{self.python}.0", "extra": ""}
+        names = {"sys_platform": kind[0], "platform_system": kind[1], "platform_machine": machine[0] if machine else ""}
+        return versions | names
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What was written: the archive, its parts in bytes, and the command that runs it."""
+
+    path: Path
+    sizes: dict[str, int]
+    packages: dict[str, str]
+    licences: tuple[str, ...]
+    command: str
+
+
+def host_platform() -> str:
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
+def pack(
+    slugs: Sequence[str], profile: str, out: Path, root: Path, target: Target, without: Iterable[str] = (),
+    encoder: str = "",
+) -> Packed:  # fmt: skip
+    """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
+    suffix = out.name.partition(".tar")[2].lstrip(".")
+    if ".tar" not in out.name or suffix not in ("", "gz", "xz"):
+        raise BadParameter(f"the archive must be named *.tar, *.tar.gz or *.tar.xz, but is {out.name!r}")
+    profiles = [load_profiles(slug, root) for slug in slugs]
+    settings = [entry.resolve(profile, encoder=encoder) for entry in profiles]
+    needs = [entry.needs.get(profile) or {} for entry in profiles]
+    data = list(dict.fromkeys(name for need in needs for name in need.get("data", ())))
+    encoders = [name for need in needs for name in need.get("encoders", ())]
+    encoders = dict.fromkeys([*encoders, *(s["encoder"] for s in settings if s.get("encoder"))])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".pack-") as draft:
+        folder = Path(draft) / FOLDER
+        pack_project(root, folder / "project")
+        packages = missing_packages(target, without)
+        pack_packages(packages, target, folder / "site")
+        licences = pack_data(data, folder / "cache")
+        pack_encoders(encoders, folder)
+        arguments = f"{' '.join(slugs)} --profile {profile}"
+        if encoder:
+            local = f'"$here/project/{Path(encoder).name}"'
+            arguments += f" --encoder {local if is_folder(encoder) else encoder}"
+        (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
+        parts = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+        sizes = {p.name: sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in parts}
+        unfinished = out.with_name(f".{out.name}.new")
+        with tarfile.open(unfinished, f"w:{suffix}") as archive:
+            archive.add(folder, FOLDER)
+        unfinished.replace(out)
+    return Packed(out, sizes, packages, licences, f"tar xf {out.name} && sh {FOLDER}/run.sh")
+
+
+def pack_project(root: Path, folder: Path) -> None:
+    """The package, the papers and the notebooks as they stand, and which commit that is."""
+    package = Path(__file__).resolve().parent.parent
+    leave = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints", "results")
+    shutil.copytree(package, folder / "dialnb", ignore=leave)
+    for path in [root / name for name in PROJECT_FILES] + sorted(root.glob("*.py")):
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, ignore=leave)
+        elif path.is_file():
+            shutil.copy2(path, folder / path.name)
+    (folder / "PACKED.json").write_text(json.dumps({"code": commit(package.parent)}, indent=1), encoding="utf-8")
+
+
+def usual_packages() -> dict[str, str]:
+    """The usual packages of a GPU machine and all that they need, as far as they are known here."""
+    found: dict[str, str] = {}
+    todo = list(USUAL)
+    while todo:
+        name = canonicalize_name(todo.pop())
+        if name not in found:
+            found[name] = ""
+            todo += [need.name for need in _requirements(name, {"extra": ""})]
+    return found
+
+
+def read_have(path: Path) -> dict[str, str]:
+    """The output of `pip freeze` on the target machine."""
+    lines = [line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    pairs = [re.split(r"\s*(?:==|@)\s*", line, maxsplit=1) for line in lines if line and not line.startswith("-")]
+    return {canonicalize_name(p[0]): p[1].partition("+")[0] if len(p) > 1 and p[1][:1].isdigit() else "" for p in pairs}
+
+
+def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, str]:
+    """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
+    leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
+    found: dict[str, str] = {}
+    todo = _requirements("dialnb", target.markers())
+    while todo:
+        need = todo.pop()
+        name = canonicalize_name(need.name)
+        if name in leave or name in found:
+            continue
+        has = target.have.get(name)
+        if has == "" or (has and need.specifier.contains(has, prereleases=True)):
+            continue
+        if name in NEVER:
+            raise DataError(f"the target needs {need}, but has {has or 'none'}; install it there, it cannot be packed")
+        try:
+            found[name] = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            words = (
+                f"{need} is needed with Python {target.python}, but is not installed here, so its version is not known"
+            )
+            raise DataError(f"{words}; install it here, or leave it out with --without {name}") from None
+        todo += _requirements(name, target.markers())
+    return dict(sorted(found.items()))
+
+
+def _requirements(name: str, markers: dict[str, str]) -> list[Requirement]:
+    try:
+        said = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        if name == "dialnb":
+            raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .") from None
+        return []
+    found = [Requirement(text) for text in said]
+    return [need for need in found if need.marker is None or need.marker.evaluate(markers)]
+
+
+def pack_packages(packages: dict[str, str], target: Target, site: Path) -> None:
+    """Unpack the packages into `site`: from this environment if the target is like this machine, else from an index."""
+    site.mkdir(parents=True)
+    if not packages:
+        return
+    if target.is_this_machine:
+        for name in packages:
+            _copy_installed(name, site)
+        return
+    with tempfile.TemporaryDirectory() as wheels:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += [
+            "--only-binary=:all:",
+            "--implementation",
+            "cp",
+            "--python-version",
+            target.python,
+            "--dest",
+            wheels,
+        ]
+        command += [part for tag in platform_tags(target.platform) for part in ("--platform", tag)]
+        done = subprocess.run([*command, *(f"{n}=={v}" for n, v in packages.items())], capture_output=True, text=True)
+        if done.returncode:
+            raise DataError(f"pip could not download the packages for {target.platform}: {done.stderr.strip()[-2000:]}")
+        for wheel in sorted(Path(wheels).glob("*.whl")):
+            _unzip(wheel, site)
+
+
+def platform_tags(tag: str) -> list[str]:
+    """A manylinux tag stands for the older ones too, as it does for pip on the machine itself.
+
+    >>> platform_tags("manylinux_2_17_x86_64")[:2]
+    ['manylinux_2_17_x86_64', 'manylinux_2_16_x86_64']
+    """
+    match = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", tag)
+    if not match:
+        return [tag]
+    newest, machine = int(match[1]), match[2]
+    legacy = [f"manylinux2014_{machine}"] if newest >= 17 else []
+    return [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)] + legacy + [f"linux_{machine}"]
+
+
+def _copy_installed(name: str, site: Path) -> None:
+    for file in metadata.files(name) or ():
+        if ".." not in file.parts and file.suffix != ".pyc" and (source := Path(file.locate())).is_file():
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, site / file)
+
+
+def _unzip(wheel: Path, site: Path) -> None:
+    """A wheel is a zip of what lies in site-packages; its `.data` folder holds the few parts that belong elsewhere."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    for extra in site.glob("*.data"):
+        for part in (extra / "purelib", extra / "platlib"):
+            if part.is_dir():
+                shutil.copytree(part, site, dirs_exist_ok=True)
+        shutil.rmtree(extra)
+
+
+def pack_data(names: Iterable[str], cache: Path) -> tuple[str, ...]:
+    """The parsed records of the datasets (read now if need be); bundled ones travel with the project."""
+    from dialnb.data import load
+    from dialnb.data.datasets import find_reader, records_path
+    from dialnb.data.store import default_store
+
+    store, licences = default_store(), {}
+    (cache / "records").mkdir(parents=True)
+    for name in names:
+        dataset, _, variant = name.partition(":")
+        reader = find_reader(dataset)
+        licences[f"{dataset}: {reader.terms()}"] = None
+        if not reader.dataset.startswith("bundled/"):
+            load(dataset, variant or None, store=store)
+            shutil.copy2(records_path(reader, variant or None, store), cache / "records")
+    if (store.cache / "recorded.json").is_file():
+        shutil.copy2(store.cache / "recorded.json", cache)
+    return tuple(licences)
+
+
+def is_folder(encoder: str) -> bool:
+    return (Path(encoder).expanduser() / "config.json").is_file()
+
+
+def pack_encoders(names: Iterable[str], folder: Path) -> None:
+    """Encoders from the hub, in the layout of its cache; folders under their name; bundled ones are there already."""
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    from dialnb.models.encoder import BUNDLED
+
+    for name in names:
+        if (BUNDLED / name).is_dir():
+            continue
+        if is_folder(name):
+            shutil.copytree(Path(name).expanduser(), folder / "project" / Path(name).name)
+            continue
+        try:
+            snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors", "*.model"])
+        except (LocalEntryNotFoundError, OSError, ValueError) as error:
+            found = f"encoder {name!r} is neither bundled, nor a folder, nor to be had from the hub"
+            raise DataError(f"{found}: {error}") from error
+        stored = f"models--{name.replace('/', '--')}"
+        shutil.copytree(Path(constants.HF_HUB_CACHE) / stored, folder / "hub" / stored, symlinks=True)

@@ -1,0 +1,317 @@
+"""What goes with runs: crate, figures, comparison, export, doctor, workflow, and packs for a bare machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from importlib import metadata
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny
+import yaml
+from matplotlib.figure import Figure
+
+from dialnb import cli, plots
+from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.progress import Bar
+from dialnb.runs import pack as packing
+from dialnb.runs import start, tools
+from dialnb.runs.crate import crate
+from dialnb.runs.figures import redraw
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def rows(value: float = 50.0) -> pd.DataFrame:
+    given = {"task": "toy", "dataset": "words", "metric": "m", "protocol": "paper", "seed": [1, 2]}
+    return pd.DataFrame(given | {"value": [value, 60.0], "n": 10})
+
+
+def make_encoder(seed: int) -> dict:
+    return {"encoder": tiny.encoder(seed=seed)}
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch):
+    """A function that makes a finished run with the given value in its results."""
+    monkeypatch.setenv("DIALNB_PROJECT", str(ROOT / "tests" / "toy"))
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+
+    def draw(data: pd.DataFrame, colour: str) -> Figure:
+        figure = Figure()
+        figure.subplots().plot(data["value"], color=colour)
+        figure.axes[0].set_title("title")
+        return figure
+
+    draw.__module__, draw.__qualname__ = "dialnb.plots", "draw_toy"
+    monkeypatch.setattr(plots, "draw_toy", draw, raising=False)
+
+    def make(name: str, value: float = 50.0, **settings) -> Path:
+        run = start("toy", "smoke", out=tmp_path / name, **settings)
+        run.stage("train Toy", make_encoder, seed=3)
+        run.add(rows(value), model="Toy", table="T1").not_run("T1", model="Absent", reason="not there")
+        run.figure("F1", draw, data=rows(value), caption="Words", alt="A line", colour="black")
+        run.figure("F2", draw(rows(), "red"), data=rows(), caption="Words", alt="A line")
+        run.table("T1")
+        return run.finish()
+
+    return make
+
+
+# --- the run's own parts ----------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):
+    run = start("toy", "smoke", out=tmp_path / "twice")
+    run.add(rows(1.0), model="A").add(rows(2.0), model="A").add(rows(3.0), model="B")
+    assert run.results.query("model == 'A' and seed == 1").value.tolist() == [2.0] and len(run.results) == 4
+    for reason in ("first", "second"):
+        run.not_run("T1", model="C", reason=reason)
+    assert run.missing == [{"table": "T1", "model": "C", "reason": "second"}]
+    items = pd.DataFrame({"item": [0, 1], "value": [1, 0]})
+    assert len(run.add_items(items, model="A").add_items(items, model="A").add_items(items, model="B").items) == 4
+
+
+def test_rows_without_a_value_are_refused(finished, tmp_path):
+    with pytest.raises(Exception, match="column 'value'"):
+        start("toy", "smoke", out=tmp_path / "x").add(pd.DataFrame({"score": [1]}))
+
+
+def test_the_record_is_strict_json_and_says_running_until_the_end(finished, tmp_path):
+    run = start("toy", "smoke", out=tmp_path / "x")
+    run.note(speed=float("nan"), shape=(1, 2))
+    run.save()
+    record = json.loads((tmp_path / "x" / "run.json").read_text(), parse_constant=pytest.fail)
+    assert record["status"] == "running" and record["speed"] is None and record["shape"] == [1, 2]
+
+
+def test_the_crate_has_what_ro_crate_requires(finished):
+    folder = finished("run")
+    described = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
+    assert described["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    entities = {entity["@id"]: entity for entity in described["@graph"]}
+    assert len(entities) == len(described["@graph"]) and all("@type" in entity for entity in entities.values())
+    descriptor = entities["ro-crate-metadata.json"]
+    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
+    assert descriptor["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"}
+    root = entities["./"]
+    assert root["@type"] == "Dataset" and all(
+        root[name] for name in ("name", "description", "datePublished", "license")
+    )
+    parts = {part["@id"] for part in root["hasPart"]}
+    assert {"run.json", "results.csv", "tables/T1.csv", "figures/F1.svg"} <= parts
+    assert all((folder / part).is_file() and entities[part]["@type"] == "File" for part in parts)
+
+    def references(value):
+        if isinstance(value, dict):
+            yield from [value["@id"]] if set(value) == {"@id"} else (r for v in value.values() for r in references(v))
+        elif isinstance(value, list):
+            yield from (reference for item in value for reference in references(item))
+
+    outside = {r for entity in entities.values() for r in references(entity)} - set(entities)
+    assert outside == {"https://w3id.org/ro/crate/1.1"}
+    action = entities["#run"]
+    assert action["@type"] == "CreateAction" and action["instrument"] == [{"@id": "#dialnb"}]
+    assert any(entity.get("license") == "CC-BY-4.0" for entity in entities.values())
+
+
+def test_the_crate_of_a_failed_run_says_so(finished):
+    folder = finished("run")
+    record = json.loads((folder / "run.json").read_text()) | {"status": "failed", "reason": "cell 3 raised X"}
+    action = next(entity for entity in crate(folder, record)["@graph"] if entity["@id"] == "#run")
+    assert action["actionStatus"].endswith("FailedActionStatus") and action["error"] == "cell 3 raised X"
+
+
+# --- figures, export, compare, doctor ---------------------------------------------------------------------------------
+
+
+def test_figures_are_drawn_again_from_their_data_in_any_format_and_style(finished):
+    folder = finished("run")
+    before = (folder / "figures" / "F1.svg").read_bytes()
+    (folder / "figures" / "F1.svg").unlink()
+    written, fixed = redraw(folder, ["svg", "pdf"])
+    assert [path.name for path in written] == ["F1.svg", "F1.pdf"] and fixed == ["F2"]
+    assert (folder / "figures" / "F1.svg").read_bytes() == before
+    slides, _ = redraw(folder, ["svg"], "slides")
+    assert slides[0].name == "F1-slides.svg" and slides[0].read_bytes() != before
+
+
+def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):
+    with pytest.raises(DataError, match="alternative text"):
+        start("toy", "smoke", out=tmp_path / "x").figure("F", Figure(), data=rows(), caption="c", alt="")
+
+
+def test_wrong_styles_formats_and_folders_are_refused(finished, tmp_path):
+    folder = finished("run")
+    with pytest.raises(UnknownName, match="did you mean 'slides'"):
+        redraw(folder, ["png"], "slide")
+    with pytest.raises(UnknownName, match="did you mean 'png'"):
+        redraw(folder, ["pnq"])
+    with pytest.raises(DataError, match="holds no figures"):
+        redraw(tmp_path, ["png"])
+
+
+def test_a_model_of_a_run_is_exported_as_a_sentence_transformers_folder(finished, tmp_path, capsys):
+    from sentence_transformers import SentenceTransformer
+
+    folder = finished("run")
+    assert cli.main(["export", str(folder), "Toy", str(tmp_path / "model")]) == 0
+    loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert abs(loaded.encode(["book a table"]) - tiny.encoder(seed=3).encode(["book a table"])).max() < 1e-5
+    assert cli.main(["export", str(folder), "Toy", str(tmp_path / "model")]) == 1
+    assert cli.main(["export", str(folder), "Tory", str(tmp_path / "other")]) == 2
+    assert "did you mean 'Toy'" in capsys.readouterr().err
+
+
+def test_two_runs_are_compared_in_settings_and_results(finished):
+    first, second = finished("one"), finished("two", 52.5, overrides={"steps": 5})
+    text = tools.compare(first, second)
+    assert "parameters.steps: 4 | 5" in text
+    assert "2 in both, 1 equal, 1 different; 0 only in 1, 0 only in 2" in text and "mean difference +2.5" in text
+    assert "2 in both, 2 equal, 0 different" in tools.compare(first, first)
+    with pytest.raises(DataError, match="not the folder of a run"):
+        tools.compare(first, first.parent)
+
+
+def test_the_doctor_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
+    found = {finding.subject: finding for finding in tools.examine(ROOT / "tests" / "toy")}
+    assert found["torch"].state == "ok" and found["papermill"].state == "ok"
+    assert "quick lacks SGD" in found["toy"].words and found["toy"].words.startswith("ready: smoke")
+    monkeypatch.setattr(tools.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
+    assert cli.main(["doctor", "--project", str(ROOT / "tests" / "toy")]) == 1
+    out = capsys.readouterr().out
+    assert ">=999 is needed" in out and "missing: pip install -c constraints.txt 'nothing-like-this'" in out
+
+
+def test_progress_is_lines_where_there_is_no_terminal(capsys):
+    with Bar(total=4, desc="train", unit="step", mininterval=0) as bar:
+        for loss in (0.5, 0.25, 0.125, 0.1):
+            bar.set_postfix_str(f"loss {loss}", refresh=False)
+            bar.update()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("    train  1/4 steps  loss 0.5  ") and lines[0].endswith(" left")
+    assert lines[-1] == "    train  4/4 steps  loss 0.1  done in 0:00"
+
+
+# --- the workflow -----------------------------------------------------------------------------------------------------
+
+
+def test_the_workflow_for_gpu_runners_keeps_to_the_published_schema_and_our_commands(monkeypatch):
+    path = ROOT / ".github" / "workflows" / "gpu.yml"
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    triggers = workflow[True]  # YAML 1.1 reads the key `on` so
+    assert "workflow_dispatch" in triggers and triggers["schedule"]
+    job = workflow["jobs"]["run"]
+    assert job["runs-on"] == ["self-hosted", "linux", "gpu"]
+    commands = [step["run"] for step in job["steps"] if "-m dialnb" in step.get("run", "")]
+    assert [command.split("dialnb ")[1].split()[0] for command in commands] == ["doctor", "run", "run", "report"]
+    assert set(job["steps"][-1]["with"]["path"].split()) == {"report", "runs"}
+
+
+# --- packs ------------------------------------------------------------------------------------------------------------
+
+
+def test_packages_that_the_target_has_stay_out_and_wrong_versions_go_in():
+    usual = packing.Target("manylinux_2_28_x86_64", "3.12", packing.usual_packages())
+    missing = packing.missing_packages(usual)
+    assert {"papermill", "ipykernel", "umap-learn", "pyzmq"} <= set(missing)
+    assert not {"torch", "numpy", "pandas", "transformers", "jupyterlab", "dialnb"} & set(missing)
+    assert "umap-learn" not in packing.missing_packages(usual, ["umap-learn"])
+    everything = {
+        d.metadata["Name"].lower().replace("_", "-").replace(".", "-"): d.version for d in metadata.distributions()
+    }
+    like_here = packing.Target("manylinux_2_28_x86_64", "3.12", everything)
+    assert packing.missing_packages(like_here) == {}
+    old = packing.Target("manylinux_2_28_x86_64", "3.12", everything | {"papermill": "1.0"})
+    assert list(packing.missing_packages(old)) == ["papermill"]
+    with pytest.raises(DataError, match=r"torch.*but has 1\.0; install it there"):
+        packing.missing_packages(packing.Target("manylinux_2_28_x86_64", "3.12", everything | {"torch": "1.0"}))
+
+
+def test_a_freeze_of_the_target_is_understood(tmp_path):
+    text = "torch==2.11.0+cu128\n# words\nPyYAML==6.0 # words\nmine @ file:///x\n-e git+https://x#egg=y\n\n"
+    (tmp_path / "freeze").write_text(text)
+    assert packing.read_have(tmp_path / "freeze") == {"torch": "2.11.0", "pyyaml": "6.0", "mine": ""}
+
+
+def test_an_archive_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(BadParameter, match=r"\*\.tar"):
+        packing.pack(["toy"], "smoke", tmp_path / "x.zip", ROOT / "tests" / "toy", packing.Target("any", "3.12", {}))
+
+
+def test_wheels_for_another_platform_are_fetched_and_unpacked(tmp_path):
+    target = packing.Target("manylinux_2_28_x86_64", "3.12", {})
+    try:
+        packing.pack_packages({"pyzmq": metadata.version("pyzmq")}, target, tmp_path / "site")
+    except DataError as error:
+        pytest.skip(f"no package index can be reached: {str(error)[-200:]}")
+    assert list((tmp_path / "site" / "zmq").glob("backend/cython/_zmq*.so"))
+    assert list((tmp_path / "site").glob("pyzmq-*.dist-info"))
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python that has torch and its usual company and nothing else: no pip, no papermill, no kernel."""
+    venv.create(folder, with_pip=False)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in packing.usual_packages():
+        try:
+            files = metadata.files(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for top in {file.parts[0] for file in files if file.parts[0] != ".."}:
+            source = Path(metadata.distribution(name).locate_file(top))
+            if source.exists() and not (site / top).exists():
+                (site / top).symlink_to(source)
+    return folder / "bin" / "python"
+
+
+def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tmp_path):
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "tests" / "toy", project)
+    shutil.copy(ROOT / "tests" / "tiny.py", project)
+    archive = tmp_path / "toy.tar"
+    command = [
+        sys.executable,
+        "-m",
+        "dialnb",
+        "pack",
+        "--papers",
+        "toy",
+        "--profile",
+        "smoke",
+        "--without",
+        "umap-learn",
+    ]
+    packed = subprocess.run(
+        [*command, "--project", str(project), "-o", str(archive)], capture_output=True, text=True, timeout=300
+    )
+    assert packed.returncode == 0, packed.stderr
+    assert f"MB for {packing.host_platform()}" in packed.stdout
+    assert "Run it there: tar xf toy.tar && sh dialnb-pack/run.sh" in packed.stdout
+
+    there = tmp_path / "there"
+    there.mkdir()
+    with tarfile.open(archive) as tar:
+        tar.extractall(there, filter="data")
+    python = bare_python(tmp_path / "bare")
+    clean = {"PATH": os.environ["PATH"], "HOME": str(there), "PIP_NO_INDEX": "1", "OMP_NUM_THREADS": "1"}
+    lacks = subprocess.run([python, "-c", "import torch, papermill"], env=clean, capture_output=True, text=True)
+    assert "No module named 'papermill'" in lacks.stderr
+    run = ["sh", "dialnb-pack/run.sh"]
+    done = subprocess.run(
+        run, cwd=there, env={**clean, "PYTHON": str(python)}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((there / "dialnb-pack" / "runs" / "toy-smoke-seed1" / "run.json").read_text())
+    assert record["status"] == "done" and record["code"]["commit"]
+    assert (there / "dialnb-pack" / "runs" / "toy-smoke-seed1" / "results.csv").is_file()
