@@ -31,6 +31,7 @@ def register(subparsers) -> None:
     train.add_argument("--encoder", default="mini", help="bundled name, folder or hub id (default: %(default)s)")
     train.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
     train.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
+    train.add_argument("--cap", type=int, metavar="N", help="at most about N utterances of every corpus")
     train.set_defaults(run=_train)
 
     for parser in (pretrain, train):
@@ -106,6 +107,7 @@ def _pretrain(arguments: argparse.Namespace) -> int:
 def _train(arguments: argparse.Namespace) -> int:
     import torch
 
+    from dialnb.data.corpora import capped
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.training.recipes import get_recipe, train_recipe
@@ -115,6 +117,8 @@ def _train(arguments: argparse.Namespace) -> int:
     settings = recipe.settings if torch.cuda.is_available() else replace(recipe.settings, precision="float32")
     settings = change(settings, arguments.set)
     dialogues = _conversations(arguments.corpus, arguments.only)
+    if arguments.cap:
+        dialogues = capped(dialogues, arguments.cap)
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     start = encoder.name
     result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dialnb.data.datasets import load
 from dialnb.errors import DataError, UnknownName
 
@@ -105,3 +107,15 @@ def read_corpus(path: str | Path) -> list[Conversation]:
 def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
     """The utterance lists whose neighbours answer each other."""
     return [d.utterances for d in dialogues if d.paired]
+
+
+def capped(dialogues: Sequence[Conversation], utterances: int, seed: int = 0) -> list[Conversation]:
+    """At most about ``utterances`` of every corpus, whole dialogues drawn at random: diversity instead of size."""
+    left: dict[str, int] = {}
+    kept = []
+    for place in np.random.default_rng(seed).permutation(len(dialogues)):
+        dialogue = dialogues[place]
+        if left.setdefault(dialogue.corpus, utterances) > 0:
+            left[dialogue.corpus] -= len(dialogue.utterances)
+            kept.append(dialogue)
+    return kept

@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import sys
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ def provenance(root: Path) -> dict[str, Any]:
     return {"code": commit(root), "packages": packages(), "hardware": hardware(), "environment": settings()}
 
 
-@cache
 def commit(root: Path) -> dict[str, Any]:
     """Commit and whether tracked files differ from it; of a packed copy, what the packing wrote down."""
     packed = root / "PACKED.json"
@@ -64,7 +62,7 @@ def packages() -> dict[str, str | None]:
 def hardware() -> dict[str, Any]:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
     found: dict[str, Any] = {
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
