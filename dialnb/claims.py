@@ -34,7 +34,7 @@ from dialnb import evidence
 from dialnb.errors import DataError, UnknownName
 from dialnb.evidence import BY, Lacking
 from dialnb.papers import compare_table, load_paper, project_root, select
-from dialnb.statistics import Interval, choice_interval, mean_interval, units_to_decide
+from dialnb.statistics import PLACE, Interval, choice_interval, mean_interval, units_to_decide
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
 VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
@@ -170,23 +170,29 @@ def judge_claims(
             verdict = Verdict(NOT_RUN, reason=str(error))
         facts = asdict(verdict) | {"encoders": ", ".join(verdict.encoders)}
         facts |= {name: facts[name] if isfinite(facts[name]) else None for name in ("estimate", "low", "high")}
-        rows.append({"id": claim.id, "statement": claim.statement, "where": claim.where, "kind": claim.kind} | facts)
+        head = {name: getattr(claim, name) for name in ("id", "statement", "where", "kind", "margin")}
+        rows.append(head | facts)
     return Judged(pd.DataFrame(rows, dtype=object))
 
 
 def interval_text(verdict: Mapping[str, Any]) -> str:
     """Estimate, interval and what they stand on, in one line; empty where nothing was measured.
 
-    >>> interval_text({"estimate": 1.234, "low": 0.5, "high": 2.0, "n": 10, "method": "exact sign flips"})
-    '+1.23 [0.50, 2.00], n = 10, exact sign flips'
+    >>> interval_text({"estimate": 1.234, "low": 0.5, "high": 2.0, "n": 10, "method": "exact sign flips", "margin": 0})
+    '+1.23 [+0.50, +2.00], n = 10, exact sign flips'
     """
-    if verdict["estimate"] is None:
+    numbers = [verdict[name] for name in ("estimate", "low", "high")]
+    if numbers[0] is None:
         return ""
-    digits = 2 if abs(verdict["estimate"]) >= 1 else 3
-    known = verdict["low"] is not None and verdict["high"] is not None
-    interval = f" [{verdict['low']:.{digits}f}, {verdict['high']:.{digits}f}]" if known else ""
-    numbers = f"{verdict['estimate']:+.{digits}f}{interval}".replace("-", "−")
-    return f"{numbers}, n = {verdict['n']}, {verdict['method']}"
+    size = abs(numbers[0])
+    form = ",g" if verdict["method"] == PLACE else "+,.0f" if size >= 1000 else "+.2f" if size >= 1 else "+.3f"
+    estimate, low, high = (f"{number:{form}}".replace("-", "−") if number is not None else "" for number in numbers)
+    parts = [f"{estimate} [{low}, {high}]" if low and high and low != high else estimate]
+    if verdict["margin"]:
+        value = verdict.get("kind") == "value"
+        parts.append(f"allowed ±{verdict['margin']:g}" if value else f"line at {verdict['margin']:+g}")
+    parts += [f"n = {verdict['n']}"] if verdict["n"] > 1 else []
+    return ", ".join([*parts, verdict["method"]])
 
 
 def judge(claim: Claim, results: pd.DataFrame, slug: str = "", items: pd.DataFrame | None = None) -> Verdict:
@@ -197,7 +203,7 @@ def judge(claim: Claim, results: pd.DataFrame, slug: str = "", items: pd.DataFra
         return _judge_value(claim, results, slug)
     rows = select(results, claim.rows)
     if rows.empty:
-        raise Lacking(f"no rows for {evidence.describe(claim.rows)}")
+        raise Lacking(f"not measured: {evidence.describe(claim.rows)}")
     if claim.each and claim.each not in rows:
         raise Lacking(f"the rows have no column {claim.each!r}")
     groups = [(str(name), part) for name, part in rows.groupby(claim.each)] if claim.each else [("", rows)]
@@ -232,25 +238,18 @@ def _judge_pair(
     claim: Claim, rows: pd.DataFrame, better: Mapping, worse: Mapping, pairs: int, items: pd.DataFrame | None
 ) -> Verdict:
     """One comparison. With several, all must hold at 95 %, and one fails the claim at 95 % over all of them."""
-    sign = -1 if claim.lower else 1
-    found: list[Interval] = []
-    for level in (0.95, 1 - 0.05 / pairs):
-        if claim.paired_over == "items" and items is not None and claim.than is None:
-            part = evidence.item_interval(select(items, _known(claim.rows, items)), better, worse, claim.by, level)
-        else:
-            gaps = evidence.differences(rows, better, worse, claim.by)
-            if claim.than is not None:
-                other = evidence.differences(rows, claim.than["better"], claim.than["worse"], claim.by)
-                gaps = _gain_over(gaps, other)
-            part = evidence.interval(gaps, claim.paired_over, level)
-        found.append(part.scaled(sign))
-    one, all_of_them = found
+    levels = (0.95, 1 - 0.05 / pairs)
+    if claim.paired_over == "items" and items is not None and claim.than is None:
+        chosen = select(items, {name: value for name, value in claim.rows.items() if name in items})
+        found = [evidence.item_interval(chosen, better, worse, claim.by, level) for level in levels]
+    else:
+        gaps = evidence.differences(rows, better, worse, claim.by)
+        if claim.than is not None:
+            gaps = _gain_over(gaps, evidence.differences(rows, claim.than["better"], claim.than["worse"], claim.by))
+        found = [evidence.interval(gaps, claim.paired_over, level) for level in levels]
+    one, all_of_them = (part.scaled(-1 if claim.lower else 1) for part in found)
     verdict = HOLDS if one.low > claim.margin else FAILS if all_of_them.high < claim.margin else UNDECIDED
     return _verdict(verdict, one, claim)
-
-
-def _known(where: Mapping[str, Any], frame: pd.DataFrame) -> dict[str, Any]:
-    return {name: value for name, value in where.items() if name in frame}
 
 
 def _gain_over(gaps: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
@@ -286,7 +285,7 @@ def _judge_trend(claim: Claim, rows: pd.DataFrame) -> Verdict:
     places, options = (x, y) if shape == "peak" else (x[1:], np.diff(y, axis=1))
     wanted = np.isin(places, [at[1]] if shape == "largest-step" else np.atleast_1d(at))
     if not wanted.any():
-        raise Lacking(f"no rows with {over} at {at}")
+        raise Lacking(f"not measured: {over} at {at}")
     found, verdict = choice_interval(options, places, wanted)
     reason = (
         f"largest step ends at {over} {found.estimate:g}" if shape != "peak" else f"peak at {over} {found.estimate:g}"
@@ -317,7 +316,7 @@ def _judge_value(claim: Claim, results: pd.DataFrame, slug: str) -> Verdict:
         frame = frame[frame[name] == text]
     cell = frame.iloc[0]
     if cell.status != "ran":
-        label = "substitute, absolute values are not compared" if cell.status == "substitute" else "not measured"
+        label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
         raise Lacking(f"{label}: {cell.note}")
     half = 0.0 if pd.isna(cell.half) else cell.half
     found = Interval(

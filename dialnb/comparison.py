@@ -96,9 +96,11 @@ class _Comparer:
     def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = self._where(labels)
-        named = select(self.rows, {"model": where["model"], "column": list(self.table.columns)})
-        selectors = self.spec.get("columns", {})
-        rest = select(self.rows, where) if selectors else named
+        of_model = select(self.rows, {"model": where["model"]})
+        if of_model.empty:
+            return dict.fromkeys(self.table.columns, Estimate())
+        named, selectors = select(of_model, {"column": list(self.table.columns)}), self.spec.get("columns", {})
+        rest = select(of_model, where) if selectors else named
         return {
             column: self._estimate(select(named, {"column": column}), rest, where, selectors.get(column))
             for column in self.table.columns
@@ -213,12 +215,13 @@ def estimate(rows: pd.DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
     return Estimate(float(values.mean()), half, count, n, dict(zip(values.index, values)), stand_ins)
 
 
-def check_unambiguous(rows: pd.DataFrame) -> None:
+def check_unambiguous(rows: pd.DataFrame, within: Iterable[str] = ()) -> None:
     """Refuse rows that repeat a model and seed: they are two measurements, and averaging them would hide it."""
-    keys = [name for name in ("model", *REPLICATES) if name in rows]
+    keys = [name for name in ("model", *REPLICATES, *within) if name in rows]
     doubled = rows[rows.duplicated(keys, keep=False)] if keys else rows.iloc[1:]
     if len(doubled):
-        differ = [name for name in doubled if name not in ("value", "n") and doubled[name].nunique(dropna=False) > 1]
+        others = [name for name in doubled if name not in ("value", "n", *keys)]
+        differ = [name for name in others if doubled[name].nunique(dropna=False) > 1]
         raise DataError(
             f"expected one row per seed of {doubled.iloc[0].get('model', 'a model')!r}, found {len(doubled)} rows "
             f"that differ in {', '.join(differ) or 'nothing but their value'}; say which is meant in the paper's "

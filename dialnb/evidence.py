@@ -31,12 +31,11 @@ def cells(rows: pd.DataFrame, where: Mapping[str, Any], by: Sequence[str]) -> pd
     """
     found = select(rows, where)
     if found.empty:
-        raise Lacking(f"no rows for {describe(where)}")
+        raise Lacking(f"not measured: {describe(where)}")
     keys = [name for name in by if name in found]
     repeats = [name for name in REPLICATES if name in found]
     frame = found.assign(**{name: found[name].astype(object).where(found[name].notna(), "") for name in keys})
-    for _, part in frame.groupby(keys) if keys else [((), frame)]:
-        check_unambiguous(part)
+    check_unambiguous(frame, keys)
     if "train_seed" in repeats and frame.train_seed.nunique() > 1:
         repeats = ["train_seed"]
     frame = frame.assign(

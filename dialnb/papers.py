@@ -176,19 +176,19 @@ def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    keep = pd.Series(True, index=rows.index)
     for column, wanted in where.items():
-        if column not in rows:
+        if rows.empty or column not in rows:
             return rows.iloc[:0]
         wanted = wanted if isinstance(wanted, list | tuple) else [wanted]
-        numbers = [value for value in wanted if isinstance(value, int | float)]
+        numbers = [float(value) for value in wanted if isinstance(value, int | float)]
         texts = [dataset_name(value) if column == "dataset" else value for value in wanted if isinstance(value, str)]
         have = rows[column].map(dataset_name) if column == "dataset" else rows[column]
-        found = have.isin(texts)
+        found = have.isin(texts) if texts else None
         if numbers:
-            found |= pd.to_numeric(rows[column], errors="coerce").isin([float(number) for number in numbers])
-        keep &= found
-    return rows[keep]
+            among = pd.to_numeric(rows[column], errors="coerce").isin(numbers)
+            found = among if found is None else found | among
+        rows = rows[found.to_numpy()]
+    return rows
 
 
 def dataset_name(name: object) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -30,27 +32,28 @@ class Comparison:
         """Names of the row labels, as printed."""
         return list(self.table.label_names)
 
-    @property
+    @cached_property
     def digits(self) -> int:
         """Digits after the point: the paper's own for results, none for counts."""
         return self.table.digits if self.table.kind in ("results", "in-text") else 0
 
+    @cached_property
     def grid(self) -> list[dict[str, Any]]:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
         best, found = self._best(), []
         for number, part in self.rows.groupby("row", sort=True):
             statuses = set(part.status)
             status = next(name for name in (SUBSTITUTE, RAN, CONSTANT, NOT_RUN) if name in statuses)
-            notes = part.note[part.status == status] if status != RAN else part.note
+            notes = part.note[part.status == status]
             labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
             cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
-            found.append({"labels": labels, "status": status, "note": "; ".join(unique(notes)), "cells": cells})
+            found.append({"labels": labels, "status": status, "note": _joined(notes), "cells": cells})
         return found
 
     def texts(self) -> pd.DataFrame:
         """The table as text: row labels, then for each column ours, what the paper prints, and the difference."""
         lines = []
-        for row in self.grid():
+        for row in self.grid:
             line = {("", name): row["labels"].get(name, "") for name in self.labels}
             for column, cell in row["cells"].items():
                 line |= {(column, part): cell[part] for part in ("ours", "paper", "difference")}
@@ -62,7 +65,7 @@ class Comparison:
     @property
     def style(self) -> Any:
         """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
-        grid, texts = self.grid(), self.texts()
+        grid, texts = self.grid, self.texts()
 
         def emphasis(frame: pd.DataFrame) -> pd.DataFrame:
             look = pd.DataFrame("", index=frame.index, columns=frame.columns)
@@ -99,13 +102,14 @@ class Comparison:
 
     def _lines(self, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[list[str]]:
         lines = [[escape(name) for name in (*self.labels, *self.table.columns)]]
-        for row in self.grid():
+        for row in self.grid:
             mark = {SUBSTITUTE: " (substitute)", NOT_RUN: " (not run)"}.get(row["status"], "")
             names = [row["labels"].get(name, "") + (mark if name == "model" else "") for name in self.labels]
             cells = []
             for cell in row["cells"].values():
                 ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
-                beside = escape(", ".join(text for text in (cell["paper"], cell["difference"]) if text))
+                same = f"{cell['same']} over the same columns" if cell["same"] else ""
+                beside = escape(", ".join(text for text in (cell["paper"], same, cell["difference"]) if text))
                 cells.append(f"{ours} ({beside})".strip())
             lines.append([*map(escape, names), *cells])
         return lines
@@ -114,12 +118,13 @@ class Comparison:
         ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
         interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
         paper = format_cell(None if pd.isna(cell.published) else cell.published, self.digits)
-        if pd.notna(cell.same):
-            paper += f"; {format_cell(cell.same, self.digits)} over the same columns"
+        same = "" if pd.isna(cell.same) else format_cell(cell.same, self.digits)
         facts = [f"{cell.seeds} seeds" if cell.seeds > 1 else "", f"n = {cell.n:,}" if cell.n else "", cell.note]
         return {
             "ours": ours + interval,
             "paper": paper,
+            "same": same,
+            "note": cell.note,
             "difference": "" if pd.isna(cell.difference) else f"{cell.difference:+.{self.digits}f}".replace("-", "−"),
             "best": best,
             "status": cell.status,
@@ -155,9 +160,10 @@ def format_cell(value: Cell, digits: int = 0) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def unique(notes: Any) -> list[str]:
-    """Non-empty texts, each once, in order."""
-    return [note for note in dict.fromkeys(notes) if note]
+def _joined(notes: Any) -> str:
+    """The sentences of several notes, each once; of reasons that differ by cell, the most frequent comes first."""
+    counted = Counter(part for note in notes for part in str(note).split("; ") if part)
+    return "; ".join(part for part, _ in counted.most_common())
 
 
 def _escape_latex(text: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
+PLACE = "bootstrap of the place"
 
 
 @dataclass(frozen=True)
@@ -77,23 +78,21 @@ def bootstrap_means(values: np.ndarray, seed: int = 0, resamples: int = RESAMPLE
     return np.concatenate([values[generator.integers(0, len(values), (size, len(values)))].mean(1) for size in sizes])
 
 
-def choice_interval(
-    options: np.ndarray, places: np.ndarray, wanted: np.ndarray, level: float = 0.95, seed: int = 0
-) -> tuple[Interval, str]:
-    """Where the mean of [units, options] is largest, by bootstrap over units, and whether that is a `wanted` place.
+def choice_interval(options: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> tuple[Interval, str]:
+    """Where the mean of [units, options] is largest, with a bootstrap interval, and whether that is a `wanted` place.
 
-    The verdict is "holds" ("fails") where a share `level` + (1 - `level`)/2 of the resamples agree and chance alone
-    would seldom let all units agree; "undecided" otherwise.
+    It "holds" where the best wanted place beats every other one, "fails" where some other place beats the best wanted
+    one, at 95 % after correction for having picked the best; "undecided" otherwise, and always with one unit.
     """
-    units, count = options.shape
-    best = float(places[options.mean(0).argmax()])
-    chosen = bootstrap_means(options, seed).argmax(1)
-    low, high = np.quantile(places[chosen], [(1 - level) / 2, (1 + level) / 2], method="nearest")
-    share, enough = float(wanted[chosen].mean()), 1 - (1 - level) / 2
-    inside = (wanted.sum() / count) ** units <= 1 - level
-    outside = (1 - wanted.sum() / count) ** units <= 1 - level
-    verdict = "holds" if share >= enough and inside else "fails" if share <= 1 - enough and outside else "undecided"
-    return Interval(best, float(low), float(high), units, "bootstrap of the place"), verdict
+    means = options.mean(0)
+    chosen = places[bootstrap_means(options).argmax(1)]
+    low, high = np.quantile(chosen, [0.025, 0.975], method="nearest")
+    found = Interval(float(places[means.argmax()]), float(low), float(high), len(options), PLACE)
+    best = int(np.where(wanted, means, -inf).argmax())
+    gaps = options[:, [best]] - options[:, ~wanted]
+    above = [mean_interval(gap, 1 - 0.05 / wanted.sum()).low > 0 for gap in gaps.T]
+    below = [mean_interval(gap, 1 - 0.05 / gaps.shape[1]).high < 0 for gap in gaps.T]
+    return found, "holds" if all(above) else "fails" if any(below) else "undecided"
 
 
 def combined_interval(means: list[float], variances: list[float], n: int, method: str, level: float = 0.95) -> Interval:

@@ -1,8 +1,9 @@
-"""The published tables: complete, rectangular, and true to their own averages except where the file says so."""
+"""The published tables: complete, true to their own averages except where the file says so, and ours beside them."""
 
 from __future__ import annotations
 
 import copy
+import io
 import statistics
 
 import pandas as pd
@@ -10,7 +11,17 @@ import pytest
 import yaml
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.papers import SLUGS, check_averages, load_paper, parse_paper, project_root, published
+from dialnb.papers import (
+    SLUGS,
+    check_averages,
+    compare_table,
+    load_cells,
+    load_paper,
+    parse_paper,
+    project_root,
+    published,
+    select,
+)
 
 AVERAGES_WITH_CHECKS = {"dse", "tadse", "wmdc"}
 
@@ -126,3 +137,157 @@ def test_a_ragged_row_a_doubled_id_and_a_missing_field_are_errors_that_say_where
         parse_paper(doubled, "here.yaml")
     with pytest.raises(DataError, match="expected the field 'venue'"):
         parse_paper(missing, "here.yaml")
+
+
+def intents(
+    models: dict[str, float], datasets=("CLINC150", "BANKING77"), encoder: str = "bert-base-uncased", seeds: int = 3
+):
+    """Rows of DSE's T2 for some models and datasets."""
+    made = []
+    for model, level in models.items():
+        for dataset in datasets:
+            for shots in (1, 5):
+                for seed in range(seeds):
+                    row = {"task": "intent", "dataset": dataset, "metric": "Accuracy", "protocol": "code", "seed": seed}
+                    row |= {"value": level + shots + seed, "n": 100, "shots": shots, "method": "prototype-code"}
+                    made.append(row | {"model": model, "table": "T2", "encoder": encoder})
+    return pd.DataFrame(made)
+
+
+def cell(comparison, column: str, **labels) -> pd.Series:
+    rows = comparison.rows[comparison.rows.column == column]
+    for name, text in labels.items():
+        rows = rows[rows[name] == text]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_ours_stands_beside_the_printed_value_with_interval_and_difference():
+    found = cell(compare_table("dse", "T2", intents({"DSE": 60.0})), "Clinc150", model="DSE", setting="1-shot")
+    assert (found.published, found.ours, found.seeds, found.n, found.status) == (62.53, 62.0, 3, 100, "ran")
+    assert found.difference == pytest.approx(62.0 - 62.53)
+    assert found.half == pytest.approx(4.303 / 3**0.5, abs=0.001)  # Student's t with 2 degrees of freedom, sd 1
+
+
+def test_an_average_is_compared_with_the_papers_over_the_columns_that_ran():
+    found = cell(compare_table("dse", "T2", intents({"DSE": 60.0})), "Ave", model="DSE", setting="1-shot")
+    assert (found.published, found.same) == (52.70, pytest.approx((62.53 + 43.12) / 2))
+    assert found.difference == pytest.approx(62.0 - (62.53 + 43.12) / 2)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "encoder", "note"),
+    [
+        (("CLINC150",), "mini", "encoder mini"),
+        (("bundled/CLINC150",), "bert-base-uncased", "bundled part of CLINC150"),
+        (("CLINC150",), None, "encoder not stated"),
+    ],
+)
+def test_another_encoder_or_other_data_make_a_substitute_that_says_so(datasets, encoder, note):
+    rows = intents({"DSE": 60.0}, datasets, encoder)
+    found = cell(compare_table("dse", "T2", rows), "Clinc150", model="DSE", setting="5-shot")
+    assert (found.status, found.note) == ("substitute", note)
+
+
+def test_a_stand_in_is_used_only_where_the_papers_own_data_did_not_run():
+    row = {"task": "response selection", "metric": "Top-1", "protocol": "code", "ties": "against", "seed": 0, "n": 600}
+    row |= {"model": "DSE", "table": "T4", "encoder": "bert-base-uncased"}
+    stand_in, own = row | {"dataset": "UbuntuIRC", "value": 30.0}, row | {"dataset": "DSTC7-Ubuntu", "value": 15.0}
+    found = cell(compare_table("dse", "T4", pd.DataFrame([stand_in])), "DSTC7-Ubuntu Top-1", model="DSE")
+    assert (found.ours, found.status, found.note) == (30.0, "substitute", "UbuntuIRC in place of DSTC7-Ubuntu")
+    assert found.half == pytest.approx(1.96 * (30 * 70 / 600) ** 0.5)
+    found = cell(compare_table("dse", "T4", pd.DataFrame([stand_in, own])), "DSTC7-Ubuntu Top-1", model="DSE")
+    assert (found.ours, found.status) == (15.0, "ran")
+
+
+def test_rows_that_did_not_run_keep_the_published_value_and_the_reason():
+    gaps = [
+        {"table": "T2", "model": "PairSupCon", "reason": "needs the hub"},
+        {"table": "T2", "column": "Hwu64", "reason": "no label map"},
+    ]
+    compared = compare_table("dse", "T2", intents({"DSE": 60.0}), gaps)
+    found = cell(compared, "Clinc150", model="PairSupCon", setting="1-shot")
+    assert (found.published, found.status, found.note) == (55.34, "not run", "needs the hub")
+    assert cell(compared, "Hwu64", model="DSE", setting="1-shot").note == "no label map"
+    assert cell(compared, "Appen-A", model="DSE", setting="1-shot").note == "private data of the authors"
+    assert cell(compared, "Snips", model="BERT", setting="1-shot").note == "not part of this run"
+
+
+def test_models_beyond_the_papers_are_added_and_cited_rows_stay_constants():
+    compared = compare_table("dse", "T2", intents({"DSE": 60.0, "NT-Xent": 55.0}))
+    assert cell(compared, "Bank77", model="NT-Xent", setting="5-shot").ours == 61.0
+    assert set(compare_table("ums", "T2", pd.DataFrame()).rows.query("source == 'cited'").status) == {"constant"}
+
+
+def test_models_are_renamed_and_averaged_where_a_table_says_so():
+    rows = [
+        {
+            "task": "adversarial selection",
+            "dataset": "Ubuntu-V1",
+            "metric": "Adversarial R10@1",
+            "protocol": "paper",
+            "seed": 0,
+        }
+        | {"value": value, "n": 1000, "model": model, "table": "T4", "encoder": "bert-base-uncased"}
+        for model, value in {"BERT": 0.2, "UMS_BERT": 0.3, "UMS_ELECTRA": 0.4}.items()
+    ]
+    compared = compare_table("ums", "T4", pd.DataFrame(rows))
+    assert cell(compared, "Adversarial R10@1", approach="UMS", model="BERT").ours == 0.3
+    assert cell(compared, "Adversarial R10@1", approach="Baselines", model="BERT").ours == 0.2
+    assert cell(compared, "Adversarial R10@1", approach="UMS", model="Avg").ours == pytest.approx(0.35)
+
+
+def test_a_summary_table_follows_from_the_others():
+    found = cell(compare_table("dse", "T6", intents({"DSE": 60.0})), "IC", model="DSE")
+    assert (found.published, found.ours) == (60.09, pytest.approx(64.0))
+
+
+def test_rows_may_name_their_column_themselves():
+    rows = pd.DataFrame([{"model": "yes.", "column": "frequency", "value": 5300, "table": "T5"}])
+    found = cell(compare_table("wmdc", "T5", rows), "frequency", model="yes.")
+    assert (found.published, found.ours, found.difference, found.status) == (5371, 5300, -71, "ran")
+
+
+def test_two_measurements_of_one_cell_are_refused_and_the_column_is_named():
+    rows = intents({"DSE": 60.0})
+    with pytest.raises(DataError, match="differ in protocol"):
+        compare_table("dse", "T2", pd.concat([rows, rows.assign(protocol="clean")]))
+
+
+def test_the_renderings_agree_and_what_is_published_is_in_parentheses():
+    compared = compare_table("dse", "T2", intents({"DSE": 60.0, "BERT": 40.0}))
+    line = next(row for row in compared.markdown().splitlines() if "| DSE | " in row)
+    assert "**62.00 ± 2.48** (62.53, −0.53)" in line and "(79.57)" in line
+    assert r"\textbf{62.00 $\pm$ 2.48} (62.53, $-$0.53)" in compared.latex()
+    assert compared.latex().count(r"\\") == 1 + len(compared.grid)
+    table = pd.read_csv(io.StringIO(compared.csv()))
+    assert len(table) == 18 * 7 and table.ours.max() == 66.0
+    html = compared._repr_html_()
+    assert "62.00 ± 2.48" in html and "font-weight: bold" in html and "62.53" in html
+    assert ("Clinc150", "ours") in compared.texts().columns
+
+
+def test_latex_escapes_what_it_must():
+    assert r"UMS\_BERT+" in compare_table("ums", "T2", pd.DataFrame()).latex()
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_the_selectors_of_a_paper_name_its_tables_columns_and_labels(slug):
+    tables = load_paper(slug).tables
+    for name, spec in load_cells(slug)["tables"].items():
+        table = tables[name]
+        assert set(spec.get("columns", {})) | set(spec.get("lacking", {})) | set(spec.get("derived", {})) <= set(
+            table.columns
+        )
+        for rule in spec.get("rows", ()):
+            assert any(rule["if"].items() <= row.labels.items() for row in table.rows), (name, rule)
+    results = [table for table in tables.values() if table.kind == "results"]
+    assert {table.id for table in results} <= set(load_cells(slug)["tables"])
+
+
+def test_selecting_rows_reads_numbers_lists_and_dataset_names():
+    rows = pd.DataFrame({"shots": [1.0, 5.0], "dataset": ["bundled/SNIPS", "ATIS"], "k": ["1", None]})
+    assert list(select(rows, {"shots": 1}).index) == [0] == list(select(rows, {"dataset": "snips"}).index)
+    assert len(select(rows, {"dataset": ["SNIPS", "ATIS"]})) == 2
+    assert list(select(rows, {"k": 1}).index) == [0]
+    assert select(rows, {"absent": 1}).empty

@@ -1,0 +1,135 @@
+"""Synthetic run folders for the tests of the report: what ran, substitutes, rows that did not run, a failed run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dialnb import plots
+from dialnb.report import build
+
+LEVELS = {
+    "BERT": 35.0,
+    "SimCSE-unsup": 40.0,
+    "TOD-BERT": 36.0,
+    "DSE-dropout": 41.0,
+    "DSE": 50.0,
+    "NT-Xent (ours)": 49.0,
+}
+
+
+def intent_rows(levels: dict[str, float] = LEVELS, seeds: int = 10, noise: float = 1.0, encoder: str = "mini"):
+    """Rows of DSE's T2 whose models differ by what `levels` say."""
+    generator, rows = np.random.default_rng(7), []
+    for model, level in levels.items():
+        for dataset, shift in {"CLINC150": 8, "bundled/BANKING77": -5, "SNIPS": 20}.items():
+            for shots in (1, 5):
+                for seed in range(seeds):
+                    value = level + shift + 3 * shots + noise * generator.normal()
+                    row = {"task": "intent", "dataset": dataset, "metric": "Accuracy", "protocol": "code", "seed": seed}
+                    row |= {"value": value, "n": 450, "shots": shots, "method": "prototype-code"}
+                    rows.append(row | {"model": model, "table": "T2", "encoder": encoder})
+    return pd.DataFrame(rows)
+
+
+def epoch_rows() -> pd.DataFrame:
+    """Rows of DSE's F3: DSE rises and is flat after epoch 5, DSE-dropout falls."""
+    generator, rows = np.random.default_rng(3), []
+    for epoch in range(1, 11):
+        for seed in range(8):
+            for model, value in {"DSE": 40 + 10 * min(epoch, 5) / 5, "DSE-dropout": 42 - 0.8 * epoch}.items():
+                row = {"task": "intent", "dataset": "CLINC150", "metric": "Accuracy", "protocol": "code", "seed": seed}
+                row |= {"value": value + 0.4 * generator.normal(), "n": 450, "epoch": epoch, "model": model}
+                rows.append(row | {"table": "F3", "encoder": "mini"})
+    return pd.DataFrame(rows)
+
+
+def count_rows() -> pd.DataFrame:
+    """A count beside the printed one, by naming its column."""
+    return pd.DataFrame(
+        [{"model": "consecutive pairs after filter", "column": "value", "value": 889_000, "table": "X2"}]
+    )
+
+
+def adversarial_rows() -> pd.DataFrame:
+    """Rows of UMS's T4 with the paper's own encoder and data."""
+    rows = []
+    for model, original, adversarial in (("BERT", 0.82, 0.20), ("UMS_BERT", 0.845, 0.31)):
+        for seed in range(3):
+            values = {"Original R10@1": original, "Adversarial R10@1": adversarial + 0.002 * seed}
+            values |= {"Adversarial first": 0.75 - adversarial, "Drop R10@1": original - adversarial + 0.001 * seed}
+            for metric, value in values.items():
+                row = {"task": "adversarial selection", "dataset": "Ubuntu-V1", "metric": metric, "protocol": "paper"}
+                row |= {"seed": seed, "value": value, "n": 50_000, "ties": "against"}
+                rows.append(row | {"model": model, "table": "T4", "encoder": "bert-base-uncased"})
+    return pd.DataFrame(rows)
+
+
+def write_run(folder: Path, slug: str, rows: pd.DataFrame, profile: str = "quick", seed: int = 1, **more) -> Path:
+    """A run folder as `dialnb run` leaves it."""
+    folder.mkdir(parents=True)
+    record = {
+        "slug": slug, "profile": profile, "status": "done", "reason": "", "set_by_hand": {},
+        "parameters": {"seed": seed, "encoder": "mini"}, "started": "2025-11-02T10:00:00+00:00",
+        "updated": f"2025-11-02T10:0{seed}:00+00:00",
+        "seconds": 187.4, "determinism": "seeded", "hardware": {"cores": 2, "gpus": []},
+        "code": {"commit": "0123456789abcdef", "dirty": False}, "packages": {"python": "3.12.1", "torch": "2.9.0"},
+        "data": [{"name": "CLINC150", "variant": "full"}], "encoders": [{"name": "mini"}], "licences": ["CC BY 3.0"],
+        "stages": [{"name": "train DSE", "seconds": 101.5, "cached": False}], "not_run": [],
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(record | more), encoding="utf-8")
+    rows.to_csv(folder / "results.csv", index=False)
+    return folder
+
+
+def write_figure(folder: Path) -> None:
+    """One figure with everything `dialnb run` keeps of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(6, 3))
+    axes = figure.add_subplot(title="Score per epoch", xlabel="epoch", ylabel="accuracy %")
+    axes.plot([1, 2, 3], [40, 44, 46])
+    plots.save(figure, folder / "F3")
+    pd.DataFrame({"epoch": [1, 2, 3], "score": [40, 44, 46]}).to_csv(folder / "F3.csv", index=False)
+    about = {"name": "F3", "caption": "Score per epoch.", "alt": "A line that rises from 40 to 46.", "function": None}
+    (folder / "F3.json").write_text(json.dumps(about | {"arguments": {}, "dtypes": {}}), encoding="utf-8")
+
+
+def write_notebook(path: Path) -> None:
+    """An executed notebook with an equation, a table, and things that would load from outside."""
+    outside = '<script src="https://cdn.example.org/x.js"></script><img src="https://example.org/a.png"><b>kept</b>'
+    data = nbformat.v4.new_output("display_data", data={"text/html": outside})
+    cells = [
+        nbformat.v4.new_markdown_cell(
+            "# DSE\nThe loss $L = \\frac{1}{2M}\\sum_i l_i$ and `$code$`:\n\n$$\\alpha_{ij} \\ge 0$$"
+        ),
+        nbformat.v4.new_code_cell("print('hello')", outputs=[nbformat.v4.new_output("stream", text="hello\n"), data]),
+    ]
+    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+
+
+def write_runs(folder: Path) -> list[Path]:
+    """Three runs: DSE with substitutes and gaps, UMS with the paper's encoder, TaDSE failed before it measured."""
+    levels = LEVELS | {"TOD-BERT": 40.05}
+    rows = pd.concat([intent_rows(levels), epoch_rows(), count_rows()], ignore_index=True)
+    gap = {"table": "T2", "model": "PairSupCon", "reason": "public checkpoint; needs the hub"}
+    dse = write_run(folder / "dse-quick-seed1", "dse", rows, not_run=[gap])
+    write_figure(dse / "figures")
+    write_notebook(dse / "notebook.ipynb")
+    gpu = {"cores": 16, "gpus": [{"name": "NVIDIA H200", "memory_gb": 140}]}
+    ums = write_run(folder / "ums-gpu-seed1", "ums", adversarial_rows(), profile="gpu", hardware=gpu)
+    failed = {"status": "failed", "reason": "DataError: <b>no</b> SNIPS"}
+    tadse = write_run(folder / "tadse-smoke-seed1", "tadse", pd.DataFrame(), profile="smoke", **failed)
+    return [dse, ums, tadse]
+
+
+def built_site(base: Path) -> Path:
+    """The report of those runs, built once per test session under `base`."""
+    folder = base / "synthetic-report"
+    if not (folder / "site" / "index.html").is_file():
+        build(write_runs(folder / "runs"), folder / "site", {"wmdc": "left out: no notebook yet"})
+    return folder / "site"

@@ -1,0 +1,204 @@
+"""The report's pages as files: what they hold, that their links resolve, and that nothing loads from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pandas as pd
+import pytest
+import reporting
+
+from dialnb.claims import load_claims
+from dialnb.cli import main
+from dialnb.errors import DataError
+from dialnb.papers import SLUGS, load_paper
+from dialnb.report import build
+from dialnb.report.gather import find_runs, gather
+from dialnb.report.pages import notebook_body, with_mathml
+
+
+class Page(HTMLParser):
+    """Links, ids, text and tags of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[tuple[str, dict]] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.tags.append((tag, values))
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values["href"]] if tag == "a" else []
+        self.loads += [values[name] for name in ("src", "href") if tag != "a" and values.get(name)]
+
+    def handle_data(self, data):
+        self.text += data
+
+    @property
+    def words(self) -> str:
+        return re.sub(r"\s+", " ", self.text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    return reporting.built_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[str, Page]:
+    return {path.relative_to(site).as_posix(): Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_there_is_an_overview_one_page_per_paper_and_the_executed_notebook(pages):
+    names = {"index.html", "dse-quick.html", "ums-gpu.html", "tadse-smoke.html", "dialoguecse.html", "wmdc.html"}
+    assert set(pages) == names | {"dse-quick/seed1/notebook.html"}
+
+
+def test_every_link_resolves_and_nothing_is_loaded_from_outside(site, pages):
+    for name, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in [*page.links, *page.loads]:
+            if link.startswith("data:"):
+                continue
+            assert "://" not in link, f"{name}: {link}"
+            path, _, anchor = unquote(link).partition("#")
+            target = (site / name).parent / path if path else site / name
+            assert target.is_file(), f"{name}: {link}"
+            found = pages.get(target.resolve().relative_to(site.resolve()).as_posix())
+            assert not anchor or anchor in found.ids, f"{name}: {link}"
+
+
+def test_the_overview_counts_verdicts_and_says_what_ran_where_and_when(pages):
+    overview = pages["index.html"].words
+    claims = sum(len(load_claims(slug)) for slug in SLUGS)
+    assert f"{claims} claims" in overview
+    for text in ("quick", "mini", "NVIDIA H200", "2 CPU cores", "2025-11-02", "left out: no notebook yet", "failed"):
+        assert text in overview
+    assert overview.count("holds: ") + overview.count("undecided: ") >= 10  # the marks, in words for screen readers
+
+
+def test_every_published_table_and_every_claim_is_on_its_papers_page(pages):
+    for slug in SLUGS:
+        page = next(page for name, page in pages.items() if name.startswith(slug) and "/" not in name)
+        for table in load_paper(slug).tables.values():
+            assert table.id in page.ids and table.caption in page.text
+        for claim in load_claims(slug):
+            assert f"claim-{claim.id}" in page.ids and claim.statement in page.text
+
+
+def test_cells_show_ours_with_interval_the_papers_value_and_the_difference(pages):
+    text = pages["dse-quick.html"].words
+    assert re.search(r"60\.63 ± 0\.\d\d, paper: 62\.53 −1\.90", text)
+    assert "The paper's average over the columns that ran" in text
+    assert "substitute encoder mini; bundled part of BANKING77." in text
+    assert "not run PairSupCon: public checkpoint; needs the hub." in text
+    assert "Appen-A, Appen-H: private data of the authors" in text
+
+
+def test_verdicts_stand_with_evidence_and_reasons(pages):
+    text = pages["dse-quick.html"].words
+    assert re.search(r"✓ holds DSE beats the raw encoder.*?\+15\.\d\d \[\+14\.\d\d, \+15\.\d\d\], n = 10", text)
+    assert re.search(r"\? undecided TOD-BERT is weak on intents.*?about [\d,]+ seeds would decide", text)
+    assert "30 claims not run, with reasons" in text
+
+
+def test_a_failed_run_says_so_without_injecting_markup(site, pages):
+    assert "This run failed: DataError: <b>no</b> SNIPS" in pages["tadse-smoke.html"].words
+    assert "<b>no</b>" not in (site / "tadse-smoke.html").read_text(encoding="utf-8")
+
+
+def test_tables_can_be_downloaded_in_three_formats_and_figures_with_their_data(site):
+    for suffix, start in (("csv", "paper,table,"), ("md", "| setting |"), ("tex", r"\begin{tabular}")):
+        assert (site / f"dse-quick/tables/T2.{suffix}").read_text(encoding="utf-8").startswith(start)
+    assert {path.name for path in (site / "dse-quick/figures").iterdir()} == {"F3.png", "F3.svg", "F3.csv"}
+
+
+def test_figures_that_can_be_redrawn_come_as_pdf_too(tmp_path):
+    run = reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())
+    reporting.write_figure(run / "figures")
+    path = run / "figures" / "F3.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(about | {"function": "dialnb.plots:curves"}), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialnb.plots.curves", lambda data: reporting.Figure(figsize=(2, 2)), raising=False)
+        build([run], tmp_path / "site")
+    assert (tmp_path / "site/dse-quick/figures/F3.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_pages_are_made_for_keyboards_and_screen_readers(pages):
+    for name, page in pages.items():
+        tags = page.tags
+        assert ("html", {"lang": "en"}) in tags and sum(tag == "h1" for tag, _ in tags) == 1, name
+        assert any(values.get("class") == "skip" and values.get("href") == "#main" for _, values in tags)
+        assert all(values.get("scope") for tag, values in tags if tag == "th") or "notebook" in name
+        assert all("alt" in values for tag, values in tags if tag == "img")
+        assert all(values.get("tabindex") == "0" for _, values in tags if values.get("class") == "scroll")
+
+
+def test_commands_to_run_again_are_there_to_copy(pages):
+    copies = [values["data-copy"] for _, values in pages["dse-quick.html"].tags if "data-copy" in values]
+    assert "dialnb run dse --profile quick --seed 1" in copies
+    assert "papermill notebooks/dse.ipynb out.ipynb -p profile quick" in copies
+
+
+def test_the_notebook_page_keeps_outputs_and_equations_and_drops_what_loads_from_outside(site):
+    html = (site / "dse-quick/seed1/notebook.html").read_text(encoding="utf-8")
+    assert "<math" in html and "<mfrac>" in html and "<code>$code$</code>" in html
+    assert "hello" in html and "<b>kept</b>" in html
+    assert "cdn.example.org" not in html and "example.org" not in html
+
+
+def test_an_equation_beyond_the_converter_is_shown_as_written():
+    assert with_mathml("cost $5 and $6") == "cost $5 and $6"
+    assert "<code>" in with_mathml(r"$$\left( x$$") or "<math" in with_mathml(r"$$\left( x$$")
+
+
+def test_notebook_headings_leave_the_first_level_to_the_page(tmp_path):
+    reporting.write_notebook(tmp_path / "n.ipynb")
+    assert "<h1" not in notebook_body(tmp_path / "n.ipynb")
+
+
+def test_seeds_of_one_setting_are_pooled_and_settings_kept_apart(tmp_path):
+    rows = reporting.intent_rows({"DSE": 50.0, "BERT": 40.0}, seeds=2)
+    folders = [reporting.write_run(tmp_path / f"s{seed}", "dse", rows, seed=seed) for seed in (1, 2)]
+    folders.append(reporting.write_run(tmp_path / "e", "dse", rows, seed=3, set_by_hand={"encoder": "org/other"}))
+    groups = [group for group in gather(find_runs([tmp_path])) if group.slug == "dse"]
+    assert [group.name for group in groups] == ["dse-quick-encoder-org-other", "dse-quick"] or [
+        group.name for group in groups
+    ] == ["dse-quick", "dse-quick-encoder-org-other"]
+    pooled = next(group for group in groups if group.name == "dse-quick")
+    assert sorted(pooled.results.train_seed.unique()) == [1, 2] and len(pooled.runs) == 2
+
+
+def test_a_model_called_none_survives_the_file(tmp_path):
+    rows = pd.DataFrame([{"model": "None", "table": "T5", "value": 0.8, "seed": 0}])
+    group = next(g for g in gather([reporting.write_run(tmp_path / "r", "ums", rows)]) if g.slug == "ums")
+    assert group.results.model.tolist() == ["None"]
+
+
+def test_the_command_reports_run_folders_and_refuses_what_is_none(tmp_path, capsys):
+    reporting.write_run(tmp_path / "runs" / "a", "wmdc", pd.DataFrame(), profile="smoke")
+    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "site")]) == 0
+    assert f"Report: {(tmp_path / 'site' / 'index.html').as_uri()}" in capsys.readouterr().out
+    assert main(["report", str(tmp_path / "site"), "-o", str(tmp_path / "other")]) == 1
+    assert "expected a file run.json" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_never_emptied(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="no report"):
+        build([], tmp_path)
+    assert (tmp_path / "thesis.txt").is_file()
+
+
+def test_the_site_is_small(site):
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 2_000_000

@@ -1,0 +1,144 @@
+"""The report in a real headless Chromium, opened from disk, at the width of a desk and of a phone."""
+
+from __future__ import annotations
+
+import pytest
+import reporting
+from browser import Browser, find_chromium
+
+WIDTHS = (1280, 390)
+CONTRAST = """
+(() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const part = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const back = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const bad = new Set();
+  for (const node of document.querySelectorAll("main *, header *, nav *, footer *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || node.closest(".hidden, math, svg") || !node.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(back(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)}`);
+  }
+  return [...bad];
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return reporting.built_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    program = find_chromium()
+    if program is None:
+        pytest.skip(
+            "no Chromium on the PATH: install it (Debian: apt install chromium) to test the report in a browser"
+        )
+    opened = Browser(program, tmp_path_factory.mktemp("chromium") / "profile")
+    yield opened
+    opened.close()
+
+
+def pages(site) -> list[str]:
+    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_opens_from_disk_without_errors_outside_requests_or_sideways_scrolling(browser, site, width, scheme):
+    browser.problems.clear()
+    browser.requests.clear()
+    for name in pages(site):
+        browser.open((site / name).as_uri(), width, scheme)
+        assert browser.run("document.querySelector('h1').textContent.length") > 1
+        assert browser.run("document.documentElement.scrollWidth") <= width, name
+        assert browser.run("getComputedStyle(document.querySelector('.bar')).position") == "sticky", name
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(browser, site, scheme):
+    for name in ("index.html", "dse-quick.html"):
+        browser.open((site / name).as_uri(), 1280, scheme)
+        assert browser.run(CONTRAST) == [], name
+
+
+def test_the_schemes_differ(browser, site):
+    colours = []
+    for scheme in ("light", "dark"):
+        browser.open((site / "index.html").as_uri(), 1280, scheme)
+        colours.append(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert len(set(colours)) == 2
+
+
+def test_every_link_of_every_page_leads_somewhere(browser, site):
+    for name in pages(site):
+        browser.open((site / name).as_uri(), 1280)
+        for link in browser.run("[...document.links].map((link) => link.href)"):
+            path, _, anchor = link.partition("#")
+            assert path.startswith(site.as_uri()), link
+            target = site / path.removeprefix(site.as_uri() + "/")
+            assert target.is_file(), link
+            assert not anchor or f'id="{anchor}"' in target.read_text(encoding="utf-8"), link
+
+
+COLUMN = """
+[...document.querySelector("#T2").closest("details").querySelectorAll("tbody")].map((body) =>
+  [...body.rows].filter((row) => !row.classList.contains("heading")).map((row) => Number(row.cells[1].dataset.sort)))
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tables_sort_within_their_blocks_by_mouse_and_by_keyboard(browser, site, width):
+    browser.open((site / "dse-quick.html").as_uri(), width)
+    header = 'document.querySelector("#T2").closest("details").querySelectorAll("thead th")[1]'
+    before = browser.run(COLUMN)
+    assert browser.run(f"{header}.getAttribute('aria-sort')") == "none"
+    browser.run(f"{header}.querySelector('button').click()")
+    once = browser.run(COLUMN)
+    assert browser.run(f"{header}.getAttribute('aria-sort')") == "descending"
+    assert once == [sorted(block, reverse=True) for block in before] and once != before
+    browser.run(f"{header}.querySelector('button').focus()")
+    browser.press("Enter")
+    assert browser.run(f"{header}.getAttribute('aria-sort')") == "ascending"
+    assert browser.run(COLUMN) == [sorted(block) for block in before]
+
+
+def test_the_first_tab_reaches_the_skip_link(browser, site):
+    browser.open((site / "index.html").as_uri(), 1280)
+    browser.press("Tab")
+    assert browser.run("document.activeElement.className") == "skip"
+
+
+def test_commands_are_copied_by_their_button(browser, site):
+    browser.open((site / "dse-quick.html").as_uri(), 1280)
+    browser.run("window.copied = []; document.execCommand = () => copied.push(document.activeElement.value)")
+    browser.run("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    label = browser.run(
+        "document.querySelector('[data-copy]').click(), document.querySelector('[data-copy]').textContent"
+    )
+    assert browser.run("copied") == ["dialnb run dse --profile quick --seed 1"]
+    assert label.startswith("Copied")
+
+
+def test_a_link_to_a_folded_table_or_claim_unfolds_it(browser, site):
+    for anchor in ("T9", "claim-out-of-scope"):
+        browser.open("about:blank", 1280)
+        browser.open(f"{(site / 'dse-quick.html').as_uri()}#{anchor}", 1280)
+        assert browser.run(f"document.getElementById('{anchor}').closest('details').open"), anchor
+
+
+def test_the_page_can_be_printed(browser, site):
+    browser.open((site / "dse-quick.html").as_uri(), 1280)
+    assert len(browser.call("Page.printToPDF", printBackground=False)["data"]) > 20_000
