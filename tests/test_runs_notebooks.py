@@ -120,35 +120,46 @@ def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, pro
     assert (out / "tables" / "T1.csv").read_bytes() == (both["toy"] / "tables" / "T1.csv").read_bytes()
 
 
-def test_killed_in_the_middle_and_run_again_it_goes_on_and_ends_with_the_same_tables(both, project):
+def start_and_stop(project: Path, after: int, how: int) -> int:
+    """Start the toy run, slowed down, and send it a signal once the checkpoint of a step after `after` is there."""
     command = [sys.executable, "-m", "dialnb", "run", "toy", "--profile", "smoke", "--project", str(project), *STEPS]
     command += ["--out", str(project / "killed")]
     environment = variables(project, "cache-killed", TOY_PAUSE="0.5")
-    process = subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
-    stages = project / "cache-killed" / "stages"
-    deadline = time.time() + 200
-    while not list(stages.glob("*.work/step-*")) and process.poll() is None and time.time() < deadline:
+    process = subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.DEVNULL)
+    stages, deadline = project / "cache-killed" / "stages", time.time() + 200
+    while process.poll() is None and time.time() < deadline:
+        if any(int(path.name.removeprefix("step-")) > after for path in stages.glob("*.work/step-*")):
+            break
         time.sleep(0.05)
-    assert process.poll() is None, "the run ended before it could be killed"
+    assert process.poll() is None, "the run ended before it could be stopped"
     kernels = children(process.pid)
-    for pid in (process.pid, *kernels):
-        os.kill(pid, signal.SIGKILL)
-    process.wait()
-    folder = next((project / "killed").glob("toy-*"))
-    assert record(folder)["status"] == "running"
-
-    again = dialnb(project, "cache-killed", "run", "toy", *STEPS, "--out", str(project / "killed"))
-    assert again.returncode == 0, again.stdout + again.stderr
-    done = record(folder)
-    assert done["status"] == "done" and done["stages"][0]["facts"]["training"][0]["resumed_at"] > 0
-    for name in ("results.csv", "tables/T1.csv", "figures/F1.csv"):
-        assert (folder / name).read_bytes() == (both["toy"] / name).read_bytes(), name
-    assert not pd.read_csv(folder / "results.csv")["value"].isna().any()
+    for pid in (process.pid, *kernels) if how == signal.SIGKILL else (process.pid,):
+        os.kill(pid, how)
+    code = process.wait(60)
+    while any(Path(f"/proc/{pid}").exists() for pid in kernels) and time.time() < deadline:
+        time.sleep(0.05)
+    return code
 
 
 def children(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
     return [int(child) for child in found]
+
+
+def test_killed_and_interrupted_and_run_again_it_goes_on_and_ends_with_the_same_tables(both, project):
+    start_and_stop(project, 0, signal.SIGKILL)
+    folder = next((project / "killed").glob("toy-*"))
+    assert record(folder)["status"] == "running"
+    assert start_and_stop(project, 4, signal.SIGTERM) == 130
+    assert (record(folder)["status"], record(folder)["reason"]) == ("failed", "interrupted")
+
+    again = dialnb(project, "cache-killed", "run", "toy", *STEPS, "--out", str(project / "killed"))
+    assert again.returncode == 0, again.stdout + again.stderr
+    done = record(folder)
+    assert done["status"] == "done" and done["stages"][0]["facts"]["training"][0]["resumed_at"] > 4
+    for name in ("results.csv", "tables/T1.csv", "figures/F1.csv"):
+        assert (folder / name).read_bytes() == (both["toy"] / name).read_bytes(), name
+    assert not pd.read_csv(folder / "results.csv")["value"].isna().any()
 
 
 def test_without_a_notebook_the_command_fails_and_says_so(project):

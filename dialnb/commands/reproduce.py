@@ -25,12 +25,18 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run, render and summarise."""
-    from dialnb.report import render
-    from dialnb.runs.reproduce import reproduce
+    from dialnb.report import build
+    from dialnb.runs.engine import Request, check
+    from dialnb.runs.jobs import run_all, summary
+    from dialnb.runs.profiles import project
 
-    runs = reproduce(options.profile, options.papers or SLUGS, options.out, options.notebooks)
-    page = render(runs, options.profile, options.out / "report")
-    counts = {status: sum(run.status == status for run in runs) for status in ("ran", "failed", "left out")}
-    print(", ".join(f"{count} {status}" for status, count in counts.items()))
+    root = project()
+    requests = [Request(slug, options.profile, out=options.out) for slug in options.papers or SLUGS]
+    for request in requests:
+        check(request, root)
+    runs = run_all(requests, root, options.notebooks)
+    left_out = {run.slug: run.reason for run in runs if run.status == "left out"}
+    page = build([run.notebook.parent for run in runs if run.notebook], options.out / "report", left_out)
+    print(summary(runs))
     print(f"Report: {page.absolute().as_uri()}")
-    return 1 if counts["failed"] else 0
+    return int(any(run.status == "failed" for run in runs))

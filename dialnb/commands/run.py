@@ -50,8 +50,8 @@ def list_papers(options: argparse.Namespace) -> int:
     import yaml
 
     from dialnb.errors import DataError
+    from dialnb.runs.files import read_json
     from dialnb.runs.profiles import known_papers, load_profiles, project
-    from dialnb.runs.run import read_json
 
     root = project(options.project)
     records = [(path.parent.name, read_json(path)) for path in sorted(options.out.glob("*/run.json"))]

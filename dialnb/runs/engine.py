@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,15 @@ from typing import Any, TextIO
 from filelock import FileLock, Timeout
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec
+from jupyter_core.paths import jupyter_runtime_dir
 from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.runs.crate import write_crate
+from dialnb.runs.files import read_json, write_json
 from dialnb.runs.profiles import known_papers, load_profiles
 from dialnb.runs.provenance import provenance
-from dialnb.runs.run import read_json, run_name, write_json
+from dialnb.runs.run import run_name
 
 BUNDLED_PROFILES = ("smoke", "quick")
 """Profiles that need nothing but what is in the repository: they run with the network switched off."""
@@ -105,13 +107,17 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
         if request.profile in BUNDLED_PROFILES and not request.encoder:
             settings |= OFFLINE
         with environment(settings):
-            reason = _papermill(request, source, root, Voice(log))
-        _record(request, root, reason, began)
+            try:
+                reason = _beside(lambda: _papermill(request, source, Voice(log)))
+            except KeyboardInterrupt:
+                _record(request, root, "interrupted", began)
+                raise
+        reason = _record(request, root, reason, began)
     status = "failed" if reason else "ran"
     return NotebookRun(request.slug, status, reason, time.time() - began, folder / "notebook.ipynb")
 
 
-def _papermill(request: Request, source: Path, root: Path, voice: Voice) -> str:
+def _papermill(request: Request, source: Path, voice: Voice) -> str:
     """Run the notebook; returns why it failed, or nothing."""
     try:
         execute_notebook(
@@ -129,9 +135,6 @@ def _papermill(request: Request, source: Path, root: Path, voice: Voice) -> str:
         lines = "\n".join(error.traceback).splitlines()[-TRACEBACK_LINES:]
         voice.say(f"\n--- cell {error.cell_index + 1} ---\n{error.source}\n--- error ---\n" + "\n".join(lines))
         return f"cell {error.cell_index + 1} raised {error.ename}: {error.evalue}"
-    except KeyboardInterrupt:
-        _record(request, root, "interrupted", time.time())
-        raise
     except Exception as error:  # a kernel that dies must not stop the other notebooks
         hint = " (killed, or out of memory?)" if type(error).__name__ == "DeadKernelError" else ""
         voice.say(f"the notebook could not be executed: {type(error).__name__}: {error}{hint}")
@@ -139,17 +142,30 @@ def _papermill(request: Request, source: Path, root: Path, voice: Voice) -> str:
     return ""
 
 
-def _record(request: Request, root: Path, reason: str, began: float) -> None:
-    """Complete `run.json`: a failure is written down even if the notebook never came to open its run."""
+def _beside(work: Callable[[], str]) -> str:
+    """Do the work in a thread, so that Ctrl-C and SIGTERM end the command, and its kernel with it, not just a cell."""
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(work()), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    return said[0] if said else "papermill ended without a word"
+
+
+def _record(request: Request, root: Path, reason: str, began: float) -> str:
+    """Complete `run.json`: a failure is written down even if the notebook never came to open its run; why it failed."""
     path = request.folder / "run.json"
     record = read_json(path)
     if record is None or datetime.fromisoformat(record["updated"]).timestamp() < int(began):
         record = {"slug": request.slug, "profile": request.profile, "parameters": request.parameters}
         record |= {"started": _time(began), **provenance(root), "stages": [], "status": "done", "reason": ""}
+    if record["status"] == "running" and not reason:
+        reason = "the notebook ended without run.finish(), so its results were not written"
     if reason:
         record |= {"status": "failed", "reason": reason}
     write_json(path, record | {"updated": _time(time.time())})
     write_crate(request.folder)
+    return reason
 
 
 def _time(stamp: float) -> str:
@@ -161,7 +177,8 @@ class OwnKernel(AsyncKernelManager):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.transport = "tcp" if sys.platform == "win32" else "ipc"
+        if sys.platform != "win32":
+            self.transport, self.ip = "ipc", str(Path(jupyter_runtime_dir()) / "kernel")
 
     @property
     def kernel_spec(self) -> KernelSpec:

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dialnb.runs.engine import NotebookRun, Request, execute, not_written
+from dialnb.runs.files import read_json, say
 from dialnb.runs.profiles import show
-from dialnb.runs.run import read_json, say
 
 
 def run_all(
@@ -30,10 +30,17 @@ def run_all(
     slots = gpu_slots(jobs_per_gpu)
     jobs = min(jobs, len(requests), slots.qsize() or jobs)
     say(f"{len(requests)} notebooks, {jobs} at a time" + (f", {slots.qsize()} GPU slots" if slots.qsize() else ""))
-    printing = threading.Lock()
+    running, printing = [], threading.Lock()
     with ThreadPoolExecutor(jobs) as pool:
-        found = [pool.submit(_process, request, root, notebooks, jobs, slots, printing) for request in requests]
-        return [future.result() for future in found]
+        threads = max(1, (os.cpu_count() or 1) // jobs)
+        found = [pool.submit(_process, r, root, notebooks, threads, slots, printing, running) for r in requests]
+        try:
+            return [future.result() for future in found]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.terminate()
+            raise
 
 
 def summary(runs: Sequence[NotebookRun]) -> str:
@@ -73,20 +80,22 @@ def _one(number: int, total: int, request: Request, root: Path, notebooks: Path 
 
 
 def _process(
-    request: Request, root: Path, notebooks: Path | None, jobs: int, slots: queue.Queue[str], printing: threading.Lock
-) -> NotebookRun:
+    request: Request, root: Path, notebooks: Path | None, threads: int, slots: queue.Queue[str],
+    printing: threading.Lock, running: list[subprocess.Popen],
+) -> NotebookRun:  # fmt: skip
     """Run one notebook in a process of its own; its lines come through with its name in front."""
     if missing := not_written(request, root, notebooks):
         return missing
     gpu = slots.get() if slots.qsize() else None
     variables = {**os.environ, "PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {})
-    variables.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    variables.setdefault("OMP_NUM_THREADS", str(threads))
     began = time.time()
     try:
         command = command_line(request, root, notebooks)
         with subprocess.Popen(
             command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         ) as process:
+            running.append(process)
             for line in process.stdout:
                 with printing:
                     say(f"[{request.slug}] {line.rstrip()}")

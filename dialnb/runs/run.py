@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DialnbError
+from dialnb.runs.files import say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint
 from dialnb.runs.profiles import Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
@@ -272,46 +271,5 @@ def _quiet_libraries() -> None:
     logging.disable_progress_bar()
 
 
-def write_table(shown: Any, stem: Path) -> None:
-    """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    writers = {"csv": "csv", "md": "markdown", "tex": "latex"}
-    for suffix, method in writers.items():
-        if hasattr(shown, method):
-            stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
-    if hasattr(shown, "to_csv"):
-        shown.to_csv(stem.with_suffix(".csv"), index=False)
-
-
-def write_json(path: Path, record: Any) -> None:
-    """Write whole or not at all: a run that is killed leaves the previous text."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_text(json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    draft.replace(path)
-
-
-def read_json(path: Path) -> Any:
-    """A record that was written with `write_json`, or None if there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON knows it: arrays and tuples as lists, what is not a finite number as null."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_plain(part) for part in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
-
-
 def _time(stamp: float) -> str:
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
-
-
-def say(line: str) -> None:
-    """A line of progress, seen at once in a log, a terminal or a notebook."""
-    print(line, flush=True)

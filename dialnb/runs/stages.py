@@ -92,7 +92,7 @@ class StageCache:
         if work.exists() and work.stat().st_ctime < self.fresh_since:
             shutil.rmtree(work)
         shutil.rmtree(draft, ignore_errors=True)
-        given = dict(inputs)
+        given = {name: _own_copy(value) for name, value in inputs.items()}
         if "folder" in inspect.signature(function).parameters and "folder" not in inputs:
             work.mkdir(exist_ok=True)
             given["folder"] = work
@@ -129,6 +129,12 @@ class _Held:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+
+def _own_copy(value: Any) -> Any:
+    """Training changes an encoder in place: a stage does that to a copy, so that the caller's stays what it was."""
+    torch = sys.modules.get("torch")
+    return value.clone() if torch and isinstance(value, torch.nn.Module) and hasattr(value, "clone") else value
 
 
 def stage_key(function: Callable, inputs: dict[str, Any], code: Iterable[ModuleType] = ()) -> str:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
+from dialnb.runs.files import read_json
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, stored_encoders
-from dialnb.runs.run import MEASURED, read_json
+from dialnb.runs.run import MEASURED
 from dialnb.runs.stages import default_stages
 
 if TYPE_CHECKING:

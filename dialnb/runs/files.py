@@ -1,0 +1,50 @@
+"""How a run writes: records that are there whole or not at all, tables in three formats, lines of progress."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def say(line: str) -> None:
+    """A line of progress, seen at once in a log, a terminal or a notebook."""
+    print(line, flush=True)
+
+
+def write_table(shown: Any, stem: Path) -> None:
+    """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    writers = {"csv": "csv", "md": "markdown", "tex": "latex"}
+    for suffix, method in writers.items():
+        if hasattr(shown, method):
+            stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
+    if hasattr(shown, "to_csv"):
+        shown.to_csv(stem.with_suffix(".csv"), index=False)
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write whole or not at all: a run that is killed leaves the previous text."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """A record that was written with `write_json`, or None if there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON knows it: arrays and tuples as lists, what is not a finite number as null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
