@@ -354,7 +354,8 @@ def _combine(parts: list[tuple[str, Verdict]], lacking: list[str], encoders: tup
     label, weakest = min(parts, key=lambda part: (order[part[1].verdict], part[1].low))
     said = [f"weakest of {len(parts)}: {label}"] if len(parts) > 1 else []
     said += [weakest.reason] if weakest.reason else []
-    said += [f"not run, and left out of the judgement: {', '.join(lacking)}"] if lacking else []
+    every = len(parts) + len(lacking)
+    said += [f"judged on {len(parts)} of {every} comparisons, not run: {', '.join(lacking)}"] if lacking else []
     return Verdict(**{**asdict(weakest), "reason": "; ".join(said), "encoders": encoders})
 
 

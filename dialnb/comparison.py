@@ -152,15 +152,8 @@ class _Comparer:
             for part in parts:
                 other = compare(self.slug, load_paper(self.slug).tables[part["table"]], self.results, self.not_run).rows
                 other = other[other.column.isin(part["columns"]) & (other.seeds > 0)]
-                means = {
-                    model: _mean(
-                        [
-                            Estimate(cell.ours, cell.half, cell.seeds, cell.n, {}, tuple(filter(None, [cell.note])))
-                            for cell in cells.itertuples()
-                        ]
-                    )
-                    for model, cells in other.groupby("model")
-                }
+                models = other.groupby("model")
+                means = {model: _mean([_summand(cell) for cell in cells.itertuples()]) for model, cells in models}
                 found.setdefault(column, []).append(means)
         return found
 
@@ -253,6 +246,12 @@ def _mean(parts: list[Estimate]) -> Estimate:
     value = float(np.mean([part.value for part in parts]))
     half = float(np.sqrt(np.sum([part.half**2 for part in parts])) / len(parts))
     return Estimate(value, half, min(part.seeds for part in parts), n, {}, stand_ins)
+
+
+def _summand(cell: Any) -> Estimate:
+    """A cell of another table as part of a summary; where its average lacks columns, the summary is a substitute."""
+    partial = ["averages over the columns that ran"] if pd.notna(cell.same) else []
+    return Estimate(cell.ours, cell.half, cell.seeds, cell.n, {}, tuple(filter(None, [cell.note, *partial])))
 
 
 def _meets(labels: Mapping[str, str], condition: Mapping[str, str]) -> bool:

@@ -47,7 +47,7 @@ class Comparison:
             notes = part.note[part.status == status]
             labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
             cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
-            found.append({"labels": labels, "status": status, "note": _joined(notes), "cells": cells})
+            found.append({"labels": labels, "status": status, "note": _note(status, notes), "cells": cells})
         return found
 
     def texts(self) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class Comparison:
             "paper": paper,
             "same": same,
             "note": cell.note,
-            "difference": "" if pd.isna(cell.difference) else f"{cell.difference:+.{self.digits}f}".replace("-", "−"),
+            "difference": "" if pd.isna(cell.difference) else f"{cell.difference:+,.{self.digits}f}".replace("-", "−"),
             "best": best,
             "status": cell.status,
             "sort": cell.published if pd.isna(cell.ours) else cell.ours,
@@ -160,10 +160,11 @@ def format_cell(value: Cell, digits: int = 0) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _joined(notes: Any) -> str:
-    """The sentences of several notes, each once; of reasons that differ by cell, the most frequent comes first."""
-    counted = Counter(part for note in notes for part in str(note).split("; ") if part)
-    return "; ".join(part for part, _ in counted.most_common())
+def _note(status: str, notes: Any) -> str:
+    """The note of a row from those of its cells: all that stands in, or the most frequent reason."""
+    if status == SUBSTITUTE:
+        return "; ".join(dict.fromkeys(part for note in notes for part in note.split("; ")))
+    return Counter(notes).most_common(1)[0][0]
 
 
 def _escape_latex(text: str) -> str:

@@ -240,6 +240,7 @@ def test_models_are_renamed_and_averaged_where_a_table_says_so():
 def test_a_summary_table_follows_from_the_others():
     found = cell(compare_table("dse", "T6", intents({"DSE": 60.0})), "IC", model="DSE")
     assert (found.published, found.ours) == (60.09, pytest.approx(64.0))
+    assert (found.status, found.note) == ("substitute", "averages over the columns that ran")
 
 
 def test_rows_may_name_their_column_themselves():

@@ -106,7 +106,7 @@ def _table_view(compared: Comparison, files: Path) -> dict[str, Any]:
     substitutes: list[str] = []
     for row in grid:
         if row["status"] == "not run":
-            reasons.setdefault(row["note"].split("; ")[0], []).append(row["labels"]["model"])
+            reasons.setdefault(row["note"], []).append(row["labels"]["model"])
             continue
         substitutes += row["note"].split("; ") if row["status"] == "substitute" else []
         for column, cell in row["cells"].items():
