@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dialnb.errors import DataError
+from dialnb.examples.pairs import PairExamples
 from dialnb.models.tokens import Tokens
 from dialnb.training.objective import Batch
 
@@ -55,3 +56,20 @@ class MaskedExamples:
             "masked_label": labels,
         }
         return Tokens(ids, tokens.offsets, tokens.types), arrays
+
+
+@dataclass
+class MaskedPairExamples(PairExamples):
+    """Pairs whose first sides are read a second time with masks (TOD-BERT: response contrast plus language model)."""
+
+    masking: MaskedExamples | None = None
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        batch = super().batch(rows, rng)
+        masked, arrays = self.masking.mask(self.tokens[self.first[rows]], rng)
+        return replace(
+            batch,
+            tokens=batch.tokens | {"masked": masked},
+            arrays=batch.arrays | arrays,
+            counts={"mlm": len(arrays["masked_label"])},
+        )

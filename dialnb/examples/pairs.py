@@ -55,6 +55,17 @@ def tail_quirk(utterances: Sequence[str], system_opens: bool) -> list[str]:
     return [text for text in history if text]
 
 
+def context_pairs(dialogues: Iterable[Sequence[str]], draws: int, seed: int) -> list[tuple[str, str]]:
+    """TOD-BERT's response selection: ``draws`` times per dialogue, a random turn as response and all before it as
+    context, joined with ``[SEP]``."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for utterances in dialogues:
+        for end in rng.integers(1, len(utterances), draws) if len(utterances) > 1 else ():
+            pairs.append((SEPARATOR.join(utterances[:end]), utterances[end]))
+    return pairs
+
+
 def keep_last_words(query: str, turns: int, max_length: int = 32) -> str:
     """DSE's code for multi-turn queries: only the last ``int(0.9 * turns * max_length)`` words enter the tokenizer."""
     return " ".join(query.split()[-int(0.9 * turns * max_length) :])
@@ -93,11 +104,13 @@ def pair_examples(
     max_length: int = 32,
     cache=None,
     query_length: int | None = None,
+    query_truncate: str = "right",
     **fields,
 ) -> PairExamples:
     """Tokenise each distinct text of ``pairs`` once (from ``cache``, a folder, when it was before).
 
-    ``query_length`` is the longest first side where it differs from ``max_length`` (queries of several turns).
+    ``query_length`` is the longest first side where it differs from ``max_length`` (queries of several turns), and
+    ``query_truncate`` the side on which such a query is cut.
     """
     queries, responses = (list(side) for side in zip(*pairs, strict=True)) if pairs else ([], [])
     if query_length in (None, max_length):
@@ -107,8 +120,8 @@ def pair_examples(
         )
     (first_texts, first), (second_texts, second) = _distinct(queries), _distinct(responses)
     sides = [
-        tokenise_once(encoder, texts, length, cache)
-        for texts, length in ((first_texts, query_length), (second_texts, max_length))
+        tokenise_once(encoder, first_texts, query_length, cache, query_truncate),
+        tokenise_once(encoder, second_texts, max_length, cache),
     ]
     return PairExamples(Tokens.concatenate(sides), first, second + len(first_texts), **fields)
 

@@ -12,22 +12,27 @@ from pathlib import Path
 
 from dialnb.data.corpora import Conversation, paired_dialogues
 from dialnb.errors import UnknownName
+from dialnb.examples.masking import MaskedExamples, MaskedPairExamples
 from dialnb.examples.pairs import (
     PairExamples,
     consecutive_pairs,
+    context_pairs,
     dropout_examples,
     keep_last_words,
     pair_examples,
     unique_sentences,
 )
 from dialnb.training.loop import TrainingResult, train
-from dialnb.training.objective import Examples, Objective
-from dialnb.training.objectives import PairObjective
+from dialnb.training.objective import Examples, Objective, Sum
+from dialnb.training.objectives import MaskedLanguageModel, PairObjective
 from dialnb.training.settings import TrainingSettings
 
 Dialogues = Sequence[Sequence[str]]
 DSE = TrainingSettings(batch_size=1024, epochs=15, learning_rate=3e-6, head_learning_rate=3e-4, precision="bfloat16")
 SIMCSE = TrainingSettings(batch_size=64, epochs=1, learning_rate=3e-5, schedule="linear", precision="bfloat16")
+TODBERT = TrainingSettings(batch_size=32, epochs=2, learning_rate=5e-5, schedule="linear", optimiser="adamw",
+                           precision="bfloat16")  # fmt: skip
+CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Recipe:
     name: str
     paper: str
     examples: Callable[[object, Dialogues, Path | None], Examples]
-    objective: Callable[[int], Objective]
+    objective: Callable[..., Objective]  # of the encoder, and options of the objective
     settings: TrainingSettings
 
 
@@ -58,8 +63,24 @@ def _dropout(encoder, dialogues: Dialogues, cache: Path | None) -> PairExamples:
     return dropout_examples(encoder, unique_sentences(dialogues), 32, cache)
 
 
-def _hard_negatives(dim: int) -> Objective:
-    return PairObjective(dim, "hard_negative", "contrastive", temperature=0.05)
+def _contexts(encoder, dialogues: Dialogues, cache: Path | None) -> MaskedPairExamples:
+    pairs = context_pairs(dialogues, draws=2, seed=24)
+    plain = pair_examples(encoder, pairs, 64, cache, query_length=CONTEXT, query_truncate="left")
+    masking = MaskedExamples.from_tokens(encoder, plain.tokens)
+    return MaskedPairExamples(plain.tokens, plain.first, plain.second, masking=masking)
+
+
+def _hard_negatives(encoder, **options) -> Objective:
+    return PairObjective(encoder.dim, "hard_negative", "contrastive", **({"temperature": 0.05} | options))
+
+
+def _simcse(encoder, **options) -> Objective:
+    return PairObjective(encoder.dim, "nt_xent", "tanh", "cls", **options)
+
+
+def _response_contrast_and_words(encoder, **options) -> Objective:
+    contrast = PairObjective(encoder.dim, "response_contrastive", "none", "cls", **options)
+    return Sum(contrast=contrast, words=MaskedLanguageModel(encoder))
 
 
 RECIPES = {
@@ -70,7 +91,8 @@ RECIPES = {
         Recipe("DSE 2-1", "dse", _pairs((2,)), _hard_negatives, DSE),
         Recipe("DSE 3-1", "dse", _pairs((3,)), _hard_negatives, DSE),
         Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE),
-        Recipe("SimCSE-unsup", "dse", _dropout, lambda d: PairObjective(d, "nt_xent", "tanh", "cls"), SIMCSE),
+        Recipe("SimCSE-unsup", "dse", _dropout, _simcse, SIMCSE),
+        Recipe("TOD-BERT", "dse", _contexts, _response_contrast_and_words, TODBERT),
     )
 }
 
@@ -93,10 +115,14 @@ def train_recipe(
     settings: TrainingSettings | None = None,
     folder: Path | None = None,
     cache: Path | None = None,
-    **options,
+    options: dict | None = None,
+    **training,
 ) -> TrainingResult:
-    """Train ``encoder`` in place by the named recipe on the dialogues whose neighbours answer each other."""
+    """Train ``encoder`` in place by the named recipe on the dialogues whose neighbours answer each other.
+
+    ``options`` go to the objective (``{"temperature": 0.1}``, ``{"form": "plain"}``), ``training`` to the loop.
+    """
     recipe = get_recipe(name)
     examples = recipe.examples(encoder, paired_dialogues(dialogues), cache)
-    objective = recipe.objective(encoder.dim)
-    return train(encoder, objective, examples, settings or recipe.settings, folder, name=name, **options)
+    objective = recipe.objective(encoder, **(options or {}))
+    return train(encoder, objective, examples, settings or recipe.settings, folder, name=name, **training)
