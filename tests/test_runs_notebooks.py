@@ -14,7 +14,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dialnb.runs.engine import Request, Voice
+from dialnb.papers import SLUGS
+from dialnb.runs.engine import OwnKernel, Request, Voice, execute
 from dialnb.runs.jobs import command_line, gpu_slots
 
 HERE = Path(__file__).parent
@@ -106,6 +107,12 @@ def test_a_finished_run_holds_results_tables_figures_and_provenance(both):
     assert train["facts"]["peak_memory_gb"] > 0 and "bit-identical" in done["determinism"]
 
 
+def test_a_run_can_be_shared_it_does_not_say_where_it_was_made(both, project):
+    for name in ("notebook.ipynb", "log.txt", "run.json", "ro-crate-metadata.json"):
+        assert str(project) not in (both["toy"] / name).read_text(encoding="utf-8"), name
+
+
+@pytest.mark.slow
 def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, project):
     output, out = project / "alone.ipynb", project / "runs" / "alone"
     given = {"profile": "smoke", "out": str(out)}
@@ -146,6 +153,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_and_run_again_it_goes_on_and_ends_with_the_same_tables(both, project):
     start_and_stop(project, 0, signal.SIGKILL)
     folder = next((project / "killed").glob("toy-*"))
@@ -168,7 +176,44 @@ def test_without_a_notebook_the_command_fails_and_says_so(project):
     assert done.returncode == 1 and "notebooks/toy.ipynb does not exist yet" in done.stdout
 
 
+WRITTEN = [slug for slug in SLUGS if (HERE.parent / "notebooks" / f"{slug}.ipynb").is_file()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", WRITTEN)
+def test_the_smoke_run_of_every_paper_goes_through(slug, tmp_path):
+    command = [sys.executable, "-m", "dialnb", "run", slug, "--profile", "smoke", "--out", str(tmp_path)]
+    environment = variables(tmp_path, "cache")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    folder = tmp_path / f"{slug}-smoke-seed1"
+    assert record(folder)["status"] == "done" and len(pd.read_csv(folder / "results.csv"))
+
+
 # --- smaller parts ----------------------------------------------------------------------------------------------------
+
+
+def test_kernels_of_different_jobs_have_different_addresses(monkeypatch, tmp_path):
+    found = set()
+    for name in "ab":
+        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / name))
+        kernel = OwnKernel()
+        found.add((kernel.transport, kernel.ip))
+        assert kernel.kernel_spec.argv[0] == sys.executable
+    assert found == {("ipc", str(tmp_path / name / "kernel")) for name in "ab"} or sys.platform == "win32"
+
+
+def test_a_notebook_that_never_finishes_its_run_counts_as_failed(tmp_path):
+    shutil.copytree(HERE / "toy", tmp_path / "toy")
+    path = tmp_path / "toy" / "notebooks" / "toy.ipynb"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    opening = next(cell for cell in content["cells"] if "import start" in "".join(cell["source"]))
+    opening["source"] = "".join(opening["source"]).replace("import toy_study", "")
+    content["cells"] = content["cells"][: content["cells"].index(opening) + 1]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    run = execute(Request("toy", "smoke", out=tmp_path / "runs"), tmp_path / "toy")
+    assert run.status == "failed" and "without run.finish()" in run.reason
+    assert record(tmp_path / "runs" / "toy-smoke-seed1")["status"] == "failed"
 
 
 def test_gpus_are_handed_out_once_each_unless_told_otherwise(monkeypatch):

@@ -60,7 +60,8 @@ def finished(tmp_path, monkeypatch):
         run.figure("F1", draw, data=rows(value), caption="Words", alt="A line", colour="black")
         run.figure("F2", draw(rows(), "red"), data=rows(), caption="Words", alt="A line")
         run.table("T1")
-        return run.finish()
+        run.finish()
+        return run.folder
 
     return make
 
@@ -259,6 +260,19 @@ def test_wheels_for_another_platform_are_fetched_and_unpacked(tmp_path):
     assert list((tmp_path / "site").glob("pyzmq-*.dist-info"))
 
 
+def test_packed_records_are_read_without_their_source_files(mirror, tmp_path, monkeypatch):
+    from dialnb.data.datasets import load
+    from dialnb.data.store import Store
+
+    monkeypatch.setenv("DIALNB_MIRROR", str(mirror))
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "here"))
+    licences = packing.pack_data(["CamRest676", "bundled/BANKING77"], tmp_path / "there")
+    monkeypatch.delenv("DIALNB_MIRROR")
+    assert [text.partition(":")[0] for text in licences] == ["CamRest676", "bundled/BANKING77"]
+    assert len(load("CamRest676", store=Store(cache=tmp_path / "there", offline=True))) == 676
+    assert not (tmp_path / "there" / "files").exists()
+
+
 def bare_python(folder: Path) -> Path:
     """A Python that has torch and its usual company and nothing else: no pip, no papermill, no kernel."""
     venv.create(folder, with_pip=False)
@@ -275,6 +289,7 @@ def bare_python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tmp_path):
     project = tmp_path / "project"
     shutil.copytree(ROOT / "tests" / "toy", project)

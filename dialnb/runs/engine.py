@@ -113,8 +113,20 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
                 _record(request, root, "interrupted", began)
                 raise
         reason = _record(request, root, reason, began)
+    for name in ("notebook.ipynb", "log.txt", "run.json"):
+        _without_places(folder / name, root)
     status = "failed" if reason else "ran"
     return NotebookRun(request.slug, status, reason, time.time() - began, folder / "notebook.ipynb")
+
+
+def _without_places(path: Path, root: Path) -> None:
+    """Runs are shared: what was written names files from the project and the home folder on, not where those lie."""
+    if path.is_file():
+        text = before = path.read_text(encoding="utf-8")
+        for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
+            text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}") if len(place.parts) > 1 else text
+        if text != before:
+            path.write_text(text, encoding="utf-8")
 
 
 def _papermill(request: Request, source: Path, voice: Voice) -> str:

@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dialnb.runs.files import sha256
+
 PACKAGES = (
     "dialnb", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "scipy", "pandas",
     "scikit-learn", "matplotlib", "seaborn", "umap-learn", "papermill", "ipykernel",
@@ -94,7 +96,7 @@ def _memory_gb() -> float | None:
 
 def settings() -> dict[str, str]:
     """Environment variables that change what runs."""
-    names = ("CUDA_VISIBLE_DEVICES", "DIALNB_OFFLINE", "DIALNB_MIRROR", "HF_HUB_OFFLINE", "OMP_NUM_THREADS")
+    names = ("CUDA_VISIBLE_DEVICES", "DIALNB_OFFLINE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -129,7 +131,7 @@ def encoder_facts(name: str) -> dict[str, Any]:
         cached = try_to_load_from_cache(name, "model.safetensors") if name.count("/") <= 1 else None
         files = [Path(cached)] if isinstance(cached, str) else []
         licence = "see the hub's model card"
-    hashes = {file.name: _sha256(file) for file in files}
+    hashes = {file.name: sha256(file) for file in files}
     return {
         "name": name,
         "bundled": bool(folders) and folders[0].parent == BUNDLED,
@@ -141,8 +143,3 @@ def encoder_facts(name: str) -> dict[str, Any]:
 def _card_licence(card: Path) -> str:
     lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), "not stated")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,6 @@ arrays, tensors and encoders lie beside it in files of their own, each with its 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from importlib import import_module
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dialnb.errors import DataError, DialnbError
+from dialnb.runs.files import sha256
 
 INDEX = "result.json"
 
@@ -24,9 +24,7 @@ INDEX = "result.json"
 def write_result(value: Any, folder: Path) -> None:
     """Store `value` in the (empty) folder."""
     body = _Writer(folder).encode(value, "result")
-    hashes = {
-        path.relative_to(folder).as_posix(): _sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     text = json.dumps({"value": body, "files": hashes}, ensure_ascii=False)
     (folder / INDEX).write_text(text, encoding="utf-8")
 
@@ -35,8 +33,8 @@ def read_result(folder: Path) -> Any:
     """The stored value; DataError if a file is missing or is not what was written."""
     try:
         stored = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        for name, sha256 in stored["files"].items():
-            if _sha256(folder / name) != sha256:
+        for name, expected in stored["files"].items():
+            if sha256(folder / name) != expected:
                 raise DataError(f"{folder / name} is not what was written there")
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
@@ -163,8 +161,3 @@ def _is_plain_range(index: Any) -> bool:
     import pandas as pd
 
     return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -81,7 +81,7 @@ class Run:
         self._state = {"status": "running", "reason": ""}
         self._provenance = provenance(root)
         self.save()
-        say(f"run {folder.name}: {folder}")
+        say(f"run {folder.name}")
 
     # --- stages ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Run:
 
     # --- the folder -----------------------------------------------------------------------------------------------
 
-    def finish(self) -> Path:
+    def finish(self) -> None:
         """Write results, tables, claims and the crate; the run is done."""
         from dialnb.runs.crate import write_crate
 
@@ -193,7 +193,6 @@ class Run:
         self.save()
         write_crate(self.folder)
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
-        return self.folder
 
     def fail(self, reason: str) -> None:
         """Write down that the run stopped and why."""

@@ -63,6 +63,8 @@ class StageCache:
             if not cached:
                 self._make(name, key, function, inputs)
                 found = self._read(name, folder)
+        if found is None:
+            raise DataError(f"stage {name}: its result cannot be read back from {folder}; is the disk full or failing?")
         result, record = found
         return result, StageRecord(name, cached=cached, **record)
 
@@ -172,7 +174,7 @@ def training_facts(value: Any) -> dict[str, Any]:
 def begin_memory() -> None:
     """Start counting the peak of the GPU's memory anew, if there is one."""
     torch = sys.modules.get("torch")
-    if torch and torch.cuda.is_available():
+    if torch and torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
 
 
