@@ -38,6 +38,10 @@ def make_encoder(seed: int) -> dict:
     return {"encoder": tiny.encoder(seed=seed)}
 
 
+def count_all(corpora: list) -> int:
+    return sum(map(len, corpora))
+
+
 @pytest.fixture
 def finished(tmp_path, monkeypatch):
     """A function that makes a finished run with the given value in its results."""
@@ -78,6 +82,17 @@ def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):
     assert run.missing == [{"table": "T1", "model": "C", "reason": "second"}]
     items = pd.DataFrame({"item": [0, 1], "value": [1, 0]})
     assert len(run.add_items(items, model="A").add_items(items, model="A").add_items(items, model="B").items) == 4
+
+
+def test_data_handed_to_a_stage_stand_in_the_record_with_fingerprint_and_licence(finished, tmp_path):
+    from dialnb.data import load
+
+    run = start("toy", "smoke", out=tmp_path / "x")
+    run.stage("count", count_all, corpora=[load("bundled/SNIPS"), load("bundled/STS-B")])
+    run.finish()
+    record = json.loads((run.folder / "run.json").read_text())
+    assert [entry["name"] for entry in record["data"]] == ["bundled/SNIPS", "bundled/STS-B", "bundled/BANKING77"]
+    assert all(len(entry["fingerprint"]) == 16 and entry["licence"] in record["licences"] for entry in record["data"])
 
 
 def test_rows_without_a_value_are_refused(finished, tmp_path):

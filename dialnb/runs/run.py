@@ -92,7 +92,8 @@ class Run:
         further modules that the result depends on, beyond those that the function's own code reaches.
         """
         say(f"stage {name}")
-        self._data += [_used(value) for value in inputs.values() if hasattr(value, "licence")]
+        given = [part for v in inputs.values() for part in (v if isinstance(v, list | tuple) else [v])]
+        self._data += [_used(value) for value in given if hasattr(value, "licence")]
         began = time.perf_counter()
         self._inside = True
         try:
