@@ -1,0 +1,47 @@
+"""Universal dialogue acts: one set of labels for the acts of DSTC2 and GSIM (mapping in ``acts.yaml``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from dialnb.data.records import Dialogue, Utterance
+from dialnb.errors import DataError, UnknownName
+
+
+@cache
+def _mappings() -> dict[str, dict[str, dict[str, str | None]]]:
+    return yaml.safe_load(files("dialnb.examples").joinpath("acts.yaml").read_text(encoding="utf-8"))
+
+
+def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:
+    """Speaker -> raw act -> universal act, or None where the act is left out."""
+    if dataset not in _mappings():
+        raise UnknownName("dataset with universal acts", dataset, _mappings())
+    return _mappings()[dataset]
+
+
+def act_columns(dataset: str, speakers: Iterable[str] = ("system", "user")) -> list[str]:
+    """The universal acts of a dataset, sorted: 19 for DSTC2, 13 for GSIM, fewer for one speaker alone."""
+    return sorted({act for speaker in speakers for act in _mapping(dataset)[speaker].values() if act})
+
+
+def with_universal_acts(dialogues: Iterable[Dialogue], dataset: str) -> list[Dialogue]:
+    """The dialogues with universal acts in place of the dataset's own."""
+    mapping = _mapping(dataset)
+
+    def translate(utterance: Utterance, dialogue: str) -> Utterance:
+        known = mapping[utterance.speaker]
+        for act in utterance.acts:
+            if act not in known:
+                raise DataError(
+                    f"{dataset} dialogue {dialogue}: the {utterance.speaker}'s act {act!r} has no universal act; "
+                    "add it to dialnb/examples/acts.yaml"
+                )
+        return replace(utterance, acts=tuple(dict.fromkeys(known[act] for act in utterance.acts if known[act])))
+
+    return [replace(d, utterances=tuple(translate(u, d.id) for u in d.utterances)) for d in dialogues]
