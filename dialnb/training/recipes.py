@@ -1,4 +1,4 @@
-"""Recipes: how each row of the papers' tables is trained, from the same encoder and the same dialogues.
+"""Recipes: how each row of the papers' tables is trained, from the same encoder and the same data.
 
 The printed hyperparameters are for BERT-base on 8 GPUs for hours; ``scaled`` gives the smaller encoders rates that move
 them. Both are recorded with every run.
@@ -22,9 +22,11 @@ from dialnb.examples.pairs import (
     pair_examples,
     unique_sentences,
 )
+from dialnb.examples.templates import Augmentation, augmented_dropout_examples, template_examples
+from dialnb.examples.windows import WINDOWS, window_examples
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Examples, Objective, Sum
-from dialnb.training.objectives import MaskedLanguageModel, PairObjective
+from dialnb.training.objectives import MaskedLanguageModel, PairObjective, TemplateObjective
 from dialnb.training.settings import TrainingSettings
 
 Dialogues = Sequence[Sequence[str]]
@@ -32,18 +34,24 @@ DSE = TrainingSettings(batch_size=1024, epochs=15, learning_rate=3e-6, head_lear
 SIMCSE = TrainingSettings(batch_size=64, epochs=1, learning_rate=3e-5, schedule="linear", precision="bfloat16")
 TODBERT = TrainingSettings(batch_size=32, epochs=2, learning_rate=5e-5, schedule="linear", optimiser="adamw",
                            precision="bfloat16")  # fmt: skip
+WMDC = TrainingSettings(batch_size=256, learning_rate=3e-5, head_learning_rate=40 * 3e-5, schedule="onecycle",
+                        optimiser="adamw", weight_decay=0.01, precision="bfloat16")  # fmt: skip
+TADSE = TrainingSettings(batch_size=16, epochs=2, learning_rate=1e-8, schedule="linear", optimiser="adamw", clip=1.0)
+"""As printed; models with M_A trained on one dataset have 8 epochs."""
+WINDOW_SETS = (WINDOWS, (1,), (2,), (3,), (1, 2), (1, 2, 3, 4), (1, 2, 3, 4, 5))
 CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table row that is trained: its examples, its objective, its printed settings."""
+    """A table row that is trained: its examples, its objective, its printed settings, and what it takes of the data."""
 
     name: str
     paper: str
-    examples: Callable[[object, Dialogues, Path | None], Examples]
+    examples: Callable[[object, Sequence, Path | None], Examples]
     objective: Callable[..., Objective]  # of the encoder, and options of the objective
     settings: TrainingSettings
+    reads: Callable[[Sequence], Sequence] = paired_dialogues
 
 
 def _pairs(turns: Sequence[int]) -> Callable:
@@ -83,6 +91,50 @@ def _response_contrast_and_words(encoder, **options) -> Objective:
     return Sum(contrast=contrast, words=MaskedLanguageModel(encoder))
 
 
+def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_duplicates: bool = False) -> Recipe:
+    """WMDC with one head per window; its name tells what differs from the main model: "WMDC {1,2} w/o IRF"."""
+
+    def examples(encoder, dialogues: Dialogues, cache: Path | None) -> Examples:
+        return window_examples(encoder, dialogues, windows, weighting, mask_duplicates, cache)
+
+    def objective(encoder, **options) -> Objective:
+        return PairObjective(encoder.dim, "weighted_symmetric", "linear", windows=tuple(windows), **options)
+
+    name = "WMDC" if tuple(windows) == WINDOWS else f"WMDC {{{','.join(map(str, windows))}}}"
+    name += {"irf": "", None: " w/o IRF"}.get(weighting, f", {weighting}") + ", masked" * mask_duplicates
+    return Recipe(name, "wmdc", examples, objective, WMDC)
+
+
+def _templates(encoder, augmentations: Sequence[Augmentation], cache: Path | None) -> Examples:
+    return template_examples(encoder, augmentations, 32, cache)
+
+
+def _augmented_dropout(encoder, augmentations: Sequence[Augmentation], cache: Path | None) -> Examples:
+    return augmented_dropout_examples(encoder, augmentations, 32, cache)
+
+
+def _start_at_pooler(head, encoder) -> None:
+    """Begin with the head that the encoder was trained with, where the checkpoint keeps it as its pooler."""
+    dense = getattr(getattr(encoder.transformer, "pooler", None), "dense", None)
+    if dense is not None:
+        head[0].load_state_dict(dense.state_dict())
+
+
+def _utterance_loss(encoder, **options) -> Objective:
+    objective = _simcse(encoder, **options)
+    _start_at_pooler(objective.heads["0"], encoder)
+    return objective
+
+
+def _template_losses(**chosen) -> Callable[..., Objective]:
+    def objective(encoder, **options) -> Objective:
+        made = TemplateObjective(encoder.dim, **(chosen | options))
+        _start_at_pooler(made.head, encoder)
+        return made
+
+    return objective
+
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -93,6 +145,13 @@ RECIPES = {
         Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE),
         Recipe("SimCSE-unsup", "dse", _dropout, _simcse, SIMCSE),
         Recipe("TOD-BERT", "dse", _contexts, _response_contrast_and_words, TODBERT),
+        *(wmdc(w, weighting) for w in WINDOW_SETS for weighting in ("irf", None)),
+        wmdc(weighting="inverse square root"),
+        wmdc(mask_duplicates=True),
+        Recipe("TaDSE L_u", "tadse", _augmented_dropout, _utterance_loss, TADSE, list),
+        Recipe("TaDSE L_u + L_t", "tadse", _templates, _template_losses(weight_pair=0.0), TADSE, list),
+        Recipe("TaDSE", "tadse", _templates, _template_losses(), TADSE, list),
+        Recipe("TaDSE w/ MLP", "tadse", _templates, _template_losses(aligned=True), TADSE, list),
     )
 }
 
@@ -111,18 +170,19 @@ def scaled(settings: TrainingSettings, **changes) -> TrainingSettings:
 def train_recipe(
     name: str,
     encoder,
-    dialogues: Sequence[Conversation],
+    data: Sequence[Conversation] | Sequence[Augmentation],
     settings: TrainingSettings | None = None,
     folder: Path | None = None,
     cache: Path | None = None,
     options: dict | None = None,
     **training,
 ) -> TrainingResult:
-    """Train ``encoder`` in place by the named recipe on the dialogues whose neighbours answer each other.
+    """Train ``encoder`` in place by the named recipe: on the dialogues whose neighbours answer each other or, for
+    TaDSE, on augmented datasets (one or several).
 
     ``options`` go to the objective (``{"temperature": 0.1}``, ``{"form": "plain"}``), ``training`` to the loop.
     """
     recipe = get_recipe(name)
-    examples = recipe.examples(encoder, paired_dialogues(dialogues), cache)
+    examples = recipe.examples(encoder, recipe.reads(data), cache)
     objective = recipe.objective(encoder, **(options or {}))
     return train(encoder, objective, examples, settings or recipe.settings, folder, name=name, **training)
