@@ -39,11 +39,15 @@ class MaskedExamples:
         counts = {"mlm": len(arrays["masked_label"]), "rtd": len(masked.ids)}
         return Batch(len(rows), {"masked": masked}, arrays, counts)
 
+    def choose(self, tokens: Tokens, rng: np.random.Generator) -> np.ndarray:
+        """Places in ``tokens.ids`` that are to be predicted, ascending."""
+        allowed = ~np.isin(tokens.ids, list(self.special))
+        return np.flatnonzero(allowed & (rng.random(len(tokens.ids)) < self.probability))
+
     def mask(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, dict[str, np.ndarray]]:
         """Corrupted copy and where to predict what: sequence, position, label."""
         ids = tokens.ids.copy()
-        allowed = ~np.isin(ids, list(self.special))
-        chosen = np.flatnonzero(allowed & (rng.random(len(ids)) < self.probability))
+        chosen = self.choose(tokens, rng)
         labels = ids[chosen].astype(np.int64)
         fate = rng.random(len(chosen))
         ids[chosen[fate < 0.8]] = self.mask_id

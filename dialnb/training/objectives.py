@@ -11,6 +11,7 @@ from torch import nn
 from dialnb import losses
 from dialnb.errors import UnknownName
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
+from dialnb.models.tokens import Packed
 from dialnb.training.objective import Batch, Objective
 
 PAIR_LOSSES: dict[str, Callable] = {
@@ -108,7 +109,10 @@ class MaskedLanguageModel(Objective):
         self.head = WordHead(encoder.dim, *words.shape)
 
     def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        states, packed = encoder.hidden(batch.tokens[self.name])
+        return self.read(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
+
+    def read(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
+        """The term, from hidden states that other terms may share."""
         labels = batch.tensor("masked_label", states.device)
         if not len(labels):
             return {"mlm": states.sum() * 0.0}

@@ -1,0 +1,123 @@
+"""The cross-encoder of UMS: one encoder reads context and response together, four heads read the encoder."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dialnb.data.records import SelectionGroup
+from dialnb.errors import DataError
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
+from dialnb.models.encoder import Encoder, _by_budget, load_encoder
+from dialnb.models.tokens import Tokens
+from dialnb.models.wordpieces import Wordpieces
+from dialnb.progress import Bar
+
+HEADS = "selector.safetensors"
+
+
+def add_marks(encoder: Encoder, seed: int = 0) -> Encoder:
+    """Give ``encoder`` (in place) the tokens [EOT], [INS], [DEL] and [SRCH] with random embeddings.
+
+    Its tokenizer is copied first, since clones share it. Tokens that are there already, as after post-training, keep
+    their embeddings.
+    """
+    tokenizer = copy.deepcopy(encoder.tokenizer)
+    known = len(tokenizer)
+    if not tokenizer.add_tokens(list(MARKS.values()), special_tokens=True):
+        return encoder
+    encoder.wordpieces = Wordpieces(tokenizer)
+    table = encoder.transformer.get_input_embeddings()
+    if len(tokenizer) > table.num_embeddings:
+        table = encoder.transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    new = torch.randn(len(tokenizer) - known, table.embedding_dim, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        table.weight[known : len(tokenizer)] = (new * encoder.transformer.config.initializer_range).to(table.weight)
+    return encoder
+
+
+class Selector(nn.Module):
+    """An encoder with the marks of the manipulations, and a head (``Dropout(0.2)``, ``Linear(d, 1)``) for response
+    selection (read at [CLS], no pooler) and for each auxiliary task (read at its marks).
+
+    Train it with ``ManipulationObjective(selector.heads)``; the objective and the selector share the heads.
+
+    >>> selector = Selector(load_encoder("mini"))                            # doctest: +SKIP
+    >>> selector.score(groups)                                               # doctest: +SKIP
+    [[0.52, 0.49, ...], ...]
+    """
+
+    def __init__(self, encoder: Encoder, max_length: int = MAX_LENGTH, dropout: float = 0.2, seed: int = 0) -> None:
+        super().__init__()
+        self.encoder = add_marks(encoder, seed)
+        self.max_length = min(max_length, encoder.max_length)
+        self.heads = nn.ModuleDict(
+            {name: nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1)) for name in ("selection", *TASKS)}
+        )
+        generator, bound = torch.Generator().manual_seed(seed), encoder.dim**-0.5
+        for parameter in self.heads.parameters():  # nn.Linear's own distribution, from a generator of our own
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.to(encoder.device).eval()
+
+    @torch.inference_mode()
+    def score(
+        self, groups: Sequence[SelectionGroup], batch_tokens: int = 1 << 14, show_progress: bool = False
+    ) -> list[list[float]]:
+        """Probability of every candidate of every group to be the response.
+
+        Inputs are sorted by length and travel in batches of about ``batch_tokens`` real tokens, without padding; equal
+        inputs are scored once, so that they tie exactly.
+        """
+        number: dict[str, int] = {}
+        for group in groups:
+            for text in (*group.context, *group.candidates):
+                number.setdefault(text, len(number))
+        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(number))
+        rows: dict[tuple[tuple[str, ...], str], int] = {}
+        places = [[rows.setdefault((g.context, c), len(rows)) for c in g.candidates] for g in groups]
+        inputs = [layout.selection([pieces[number[u]] for u in c], pieces[number[r]]) for c, r in rows]
+        tokens = Tokens.from_lists([i.ids for i in inputs], [i.types for i in inputs])
+        scores = torch.zeros(len(rows))
+        training, _ = self.training, self.eval()
+        bar = Bar(total=len(rows), desc=f"score {self.encoder.name}", unit="response", disable=not show_progress)
+        try:
+            for part in _by_budget(tokens.lengths.argsort(kind="stable")[::-1], tokens.lengths, batch_tokens):
+                vectors = self.encoder.embed(tokens[part], "cls")
+                scores[torch.from_numpy(part.copy())] = (
+                    self.heads["selection"](vectors).squeeze(-1).sigmoid().float().cpu()
+                )
+                bar.update(len(part))
+        finally:
+            bar.close()
+            self.train(training)
+        return [scores[row].tolist() for row in places]
+
+    def save(self, folder: str | Path, card: str | None = None) -> Path:
+        """The encoder's folder (loads as any encoder) with the heads beside it."""
+        from safetensors.torch import save_file
+
+        folder = self.encoder.save(folder, card)
+        facts = {"max_length": str(self.max_length), "dropout": json.dumps(self.heads["selection"][0].p)}
+        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
+        save_file(stored, folder / HEADS, metadata=facts)
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str | torch.device | None = None) -> Selector:
+        """A selector as :meth:`save` left it."""
+        from safetensors import safe_open
+
+        path = Path(folder) / HEADS
+        if not path.is_file():
+            raise DataError(f"{folder} holds no {HEADS}: it is not a folder that Selector.save wrote")
+        with safe_open(path, "pt") as stored:
+            facts = stored.metadata()
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        selector = cls(load_encoder(folder, device=device), int(facts["max_length"]), json.loads(facts["dropout"]))
+        selector.heads.load_state_dict(tensors)
+        return selector

@@ -1,0 +1,145 @@
+"""The objectives of UMS and DialogueCSE: cross-encoding with utterance manipulation, and matching-guided embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from dialnb import losses
+from dialnb.errors import UnknownName
+from dialnb.models.encoder import Encoder
+from dialnb.models.tokens import Packed
+from dialnb.training.objective import Batch, Objective
+from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
+from dialnb.training.pretrain import GENERATOR, new_transformer
+
+AGGREGATIONS = ("I1", "I2")
+
+
+class ManipulationObjective(Objective):
+    """UMS: ``L = L_rs + L_INS + L_DEL + L_SRCH`` over one forward pass of all inputs of the batch.
+
+    ``heads`` are those of a :class:`dialnb.models.selector.Selector`. Which tasks there are is decided by the examples;
+    each term is a mean over its own rows, so that chunks and processes add up to the whole batch.
+    """
+
+    def __init__(self, heads: nn.ModuleDict, tasks: Sequence[str]) -> None:
+        super().__init__()
+        for task in tasks:
+            if task not in heads or task == "selection":
+                raise UnknownName("task", task, [name for name in heads if name != "selection"])
+        self.heads, self.tasks = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)}), tuple(tasks)
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        states, packed = encoder.hidden(batch.tokens["inputs"])
+        first = encoder.pool(states, packed, "cls")[: batch.size]
+        labels = batch.tensor("labels", states.device)
+        terms = {"selection": losses.manipulation_loss(self.heads["selection"](first).squeeze(-1), labels, {})}
+        for task in self.tasks:
+            if batch.counts[task]:
+                places, mask, target = self._marks(task, batch, packed)
+                vectors = states[places].to(first.dtype)
+                logits = self.heads[task](vectors).squeeze(-1)
+                terms[task] = losses.manipulation_task_loss(logits, mask, target)
+        return terms
+
+    @staticmethod
+    def _marks(task: str, batch: Batch, packed: Packed) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        sequence, position, mask, target = (
+            batch.tensor(f"{task}_{name}", packed.ids.device) for name in ("sequence", "position", "mask", "target")
+        )
+        return packed.places(sequence, position), mask, target
+
+    def describe(self) -> dict:
+        return {"objective": "ManipulationObjective", "tasks": list(self.tasks)}
+
+
+class NextSentencePrediction(MaskedLanguageModel):
+    """BERT's pre-training, continued on dialogues (BERT+): masked words, and is the second segment the next one?"""
+
+    def __init__(self, encoder) -> None:
+        super().__init__(encoder)
+        self.next = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.Tanh(), nn.Linear(encoder.dim, 2))
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        states, packed = encoder.hidden(batch.tokens[self.name])
+        logits = self.next(encoder.pool(states, packed, "cls"))
+        next_sentence = losses.next_sentence_loss(logits, batch.tensor("next_label", logits.device))
+        return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
+
+    def describe(self) -> dict:
+        return {"objective": "NextSentencePrediction"}
+
+
+def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:
+    """ELECTRA's pre-training, continued on dialogues (ELECTRA+), with a fresh small generator on the word table."""
+    words = encoder.transformer.get_input_embeddings()
+    shape = {**GENERATOR, "embedding_size": words.embedding_dim}
+    shape["max_position_embeddings"] = encoder.transformer.config.max_position_embeddings
+    generator = Encoder(new_transformer("electra", shape, words.num_embeddings), encoder.tokenizer, name="generator")
+    generator.transformer.set_input_embeddings(words)
+    return ReplacedTokenDetection(encoder, generator.to(encoder.device))
+
+
+class MatchingGuidedObjective(Objective):
+    """DialogueCSE: each candidate against its own context-aware version (Eq. 8), turns averaged (I2) or weighed (I1).
+
+    All texts of the batch go through the encoder once and together; a context serves every candidate of its group. A
+    turn enters the matching as the mean of its tokens alone (see :func:`dialnb.losses.matching_guided_embedding`).
+    """
+
+    def __init__(self, dim: int, aggregation: str = "I2", temperature: float = 0.1) -> None:
+        super().__init__()
+        if aggregation not in AGGREGATIONS:
+            raise UnknownName("turn aggregation", aggregation, AGGREGATIONS)
+        self.aggregation, self.temperature = aggregation, temperature
+        self.attention = _layers(dim, 1) if aggregation == "I1" else None
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        states, packed = encoder.hidden(batch.tokens["texts"])
+        means = encoder.pool(states, packed, "mean")
+        turns, candidates = (batch.tensor(name, states.device) for name in ("turns", "candidates"))
+        tokens, mask = _padded(states, packed, candidates)
+        loss = losses.matching_guided_loss(
+            means[turns][:, :, None], (turns >= 0)[..., None], tokens, mask,
+            self.temperature, self.aggregation, self.attention,
+        )  # fmt: skip
+        return {"matching": loss}
+
+    def describe(self) -> dict:
+        kind = {"aggregation": self.aggregation, "temperature": self.temperature}
+        return {"objective": "MatchingGuidedObjective", **kind}
+
+
+class SiameseObjective(Objective):
+    """The SiameseBERT baselines: context through Linear-ReLU-Linear, dot product with every candidate of its group.
+
+    "-s" and "-m" differ in the examples: a context of one turn, or several flattened into one sequence.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.matching = _layers(dim, dim)
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        vectors = encoder.embed(batch.tokens["texts"], "mean")
+        turns, candidates = (batch.tensor(name, vectors.device) for name in ("turns", "candidates"))
+        return {"matching": losses.siamese_matching_loss(self.matching(vectors[turns[:, 0]]), vectors[candidates])}
+
+    def describe(self) -> dict:
+        return {"objective": "SiameseObjective"}
+
+
+def _layers(dim: int, out: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out))
+
+
+def _padded(states: torch.Tensor, packed: Packed, sequences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token vectors ``[..., n, d]`` and mask ``[..., n]`` of the given sequences of a packed batch."""
+    lengths = packed.lengths[packed.rank[sequences]]
+    positions = torch.arange(packed.max_length, device=states.device)
+    mask = positions < lengths[..., None]
+    places = packed.places(sequences[..., None], torch.where(mask, positions, 0))
+    return states[places], mask
