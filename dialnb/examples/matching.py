@@ -1,0 +1,189 @@
+"""DialogueCSE (Section 4.1): sessions, groups of a context and candidate responses, and a retrieval set by BM25."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+import numpy as np
+
+from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
+from dialnb.errors import DataError, UnknownName
+from dialnb.examples.pairs import SEPARATOR, tokenise_once
+from dialnb.models.tokens import Tokens
+from dialnb.training.objective import Batch
+
+SIDES = ("both", "past")
+NEAR = 10  # utterances on each side that a built group keeps
+
+
+def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[tuple[str, ...]]:
+    """Dialogues as turns: consecutive utterances of one speaker merged, blank ones left out, short dialogues dropped.
+
+    The paper drops fewer than 4 turns in JDDC and ECD and none in MDC (``min_turns=0``).
+    """
+    merged = []
+    for dialogue in dialogues:
+        spoken = [u for u in dialogue.utterances if u.text.strip()]
+        turns = [" ".join(u.text.strip() for u in own) for _, own in groupby(spoken, key=lambda u: u.speaker)]
+        if len(turns) >= max(min_turns, 1):
+            merged.append(tuple(turns))
+    return merged
+
+
+def build_groups(found: Sequence[Sequence[str]], negatives: int = 9, seed: int = 0) -> list[MatchingGroup]:
+    """One group per utterance that has a neighbour: what was said around it, itself, and responses of other sessions.
+
+    Negatives are distinct places of other sessions, drawn once; they are not compared with the true response, and the
+    first n of them are a fair draw of n, so that one set serves every number of negatives.
+    """
+    pool = list(chain.from_iterable(found))
+    starts = np.cumsum([0, *map(len, found)]).tolist()
+    rng = np.random.default_rng(seed)
+    groups = []
+    for number, session in enumerate(found):
+        others = len(pool) - len(session)
+        if others < negatives:
+            raise DataError(f"{negatives} negatives wanted, but the other sessions hold only {others} utterances")
+        for k in range(len(session) if len(session) > 1 else 0):
+            drawn = rng.choice(others, negatives, replace=False)
+            drawn += (drawn >= starts[number]) * len(session)
+            candidates = (session[k], *(pool[i] for i in drawn))
+            before, after = tuple(session[max(0, k - NEAR) : k]), tuple(session[k + 1 : k + 1 + NEAR])
+            groups.append(MatchingGroup(before, after, candidates, (1, *[0] * negatives)))
+    return groups
+
+
+def neighbours(
+    group: MatchingGroup, turns: int = 3, sides: str = "both", per_side: bool = False
+) -> tuple[list[str], list[str]]:
+    """The utterances before and after a response that are its context, each nearest first: the ``turns`` nearest ones,
+    ties towards the past, from one side what the other lacks; or (``per_side``) up to ``turns`` from each side.
+
+    ``sides="past"`` looks back only. Blank utterances do not exist.
+
+    >>> neighbours(MatchingGroup(("a", "b", "c"), ("d", "e"), ("r", "n"), (1, 0)))
+    (['c', 'b'], ['d'])
+    """
+    if sides not in SIDES:
+        raise UnknownName("side of the context", sides, SIDES)
+    before = [text for text in reversed(group.before) if text.strip()]
+    after = [text for text in group.after if text.strip()] if sides == "both" else []
+    if per_side:
+        return before[:turns], after[:turns]
+    later = min(len(after), max(turns // 2, turns - len(before)))
+    return before[: turns - later], after[:later]
+
+
+@dataclass
+class MatchingExamples:
+    """Groups as numbers of tokenised texts: ``turns`` [groups, T] (-1: no such turn) and ``candidates`` [groups, m].
+
+    A batch's tokens ``texts`` hold every turn and candidate; its arrays ``turns`` and ``candidates`` point into them.
+    """
+
+    tokens: Tokens
+    turns: np.ndarray
+    candidates: np.ndarray
+    groups: None = None
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        turns, candidates = self.turns[rows], self.candidates[rows]
+        exists = turns >= 0
+        there = int(exists.sum())
+        places = np.full(turns.shape, -1, np.int64)
+        places[exists] = np.arange(there)
+        own = np.arange(candidates.size, dtype=np.int64).reshape(candidates.shape) + there
+        texts = self.tokens[np.concatenate([turns[exists], candidates.ravel()])]
+        return Batch(len(rows), {"texts": texts}, {"turns": places, "candidates": own}, {"matching": len(rows)})
+
+
+def matching_examples(
+    encoder,
+    groups: Iterable[MatchingGroup],
+    negatives: int = 9,
+    turns: int = 3,
+    sides: str = "both",
+    per_side: bool = False,
+    flat: bool = False,
+    max_length: int = 50,
+    cache=None,
+) -> MatchingExamples:
+    """Tokenised groups, built here or released; those without any context are left out.
+
+    ``flat`` joins the context, in the order it was said, into one sequence (SiameseBERT-m).
+    """
+    contexts: list[list[str]] = []
+    answers: list[str] = []
+    for group in groups:
+        if len(group.candidates) <= negatives:
+            raise DataError(f"{negatives} negatives wanted, but a group has {len(group.candidates) - 1}: ask for fewer")
+        before, after = neighbours(group, turns, sides, per_side)
+        if before or after:
+            contexts.append([SEPARATOR.join([*before[::-1], *after])] if flat else [*before, *after])
+            answers += group.candidates[: negatives + 1]
+    around, context_tokens = _numbered(
+        encoder, chain.from_iterable(contexts), max_length * (turns if flat else 1), cache
+    )
+    chosen, answer_tokens = _numbered(encoder, answers, max_length, cache)
+    sizes = np.array([len(context) for context in contexts], np.int64)
+    table = np.full((len(contexts), sizes.max(initial=1)), -1, np.int64)
+    table[np.arange(table.shape[1]) < sizes[:, None]] = around
+    candidates = chosen.reshape(len(contexts), negatives + 1) + len(context_tokens)
+    return MatchingExamples(Tokens.concatenate([context_tokens, answer_tokens]), table, candidates)
+
+
+def _numbered(encoder, texts: Iterable[str], max_length: int, cache) -> tuple[np.ndarray, Tokens]:
+    """The number of every text among the distinct ones, and the tokens of those."""
+    index: dict[str, int] = {}
+    numbers = np.array([index.setdefault(text, len(index)) for text in texts], np.int64)
+    return numbers, tokenise_once(encoder, list(index), max_length, cache)
+
+
+def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:
+    """(text, intent) of what users say, where the corpus names an intent."""
+    return [(u.text, u.intent) for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent]
+
+
+def build_retrieval(
+    labelled: Iterable[tuple[str, str]],
+    size: int = 2000,
+    positives: int = 30,
+    negatives: int = 70,
+    seed: int = 0,
+    split: str = "test",
+) -> list[RetrievalQuery]:
+    """A semantic-retrieval set from labelled utterances, the way the paper made that of MDC.
+
+    ``size`` distinct utterances are drawn (all, if there are fewer; texts with several intents are left out). Each is a
+    query: of the others, ranked by BM25, the first ``positives`` of its intent are relevant and the first ``negatives``
+    of other intents are not.
+    """
+    import bm25s
+
+    intents: dict[str, set[str]] = {}
+    for text, intent in labelled:
+        intents.setdefault(" ".join(text.split()), set()).add(intent)
+    clear = [(text, *names) for text, names in intents.items() if text and len(names) == 1]
+    if len(clear) < 2:
+        raise DataError(f"a retrieval set needs at least 2 different labelled utterances, got {len(clear)}")
+    order = np.random.default_rng(seed).permutation(len(clear))[:size]
+    texts, names = zip(*(clear[i] for i in order))
+    words = bm25s.tokenize(list(texts), stopwords=None, return_ids=False, show_progress=False)
+    index = bm25s.BM25()
+    index.index(words, show_progress=False)
+    labels = np.unique(names, return_inverse=True)[1]
+    queries = []
+    for number, text in enumerate(texts):
+        ranked = np.argsort(-index.get_scores(words[number]), kind="stable")
+        ranked = ranked[ranked != number]
+        same = labels[ranked] == labels[number]
+        relevant, irrelevant = ranked[same][:positives], ranked[~same][:negatives]
+        queries.append(
+            RetrievalQuery(number, text, tuple(relevant.tolist()), tuple(irrelevant.tolist()), names[number], split)
+        )
+    return queries

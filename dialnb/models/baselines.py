@@ -1,0 +1,121 @@
+"""Baselines without training on dialogues: average word vectors, and transformations of an encoder's space.
+
+>>> whitened = Transformed(encoder, whiten)                              # doctest: +SKIP
+>>> flowing = Transformed(encoder, flow)                                 # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dialnb.errors import DataError
+
+
+class WordVectors:
+    """Average of the encoder's input word vectors, special tokens left out (what GloVe averages are to the papers)."""
+
+    def __init__(self, encoder) -> None:
+        self.encoder = encoder
+
+    def encode(self, texts: Sequence[str], max_length: int = 64, **_: Any) -> np.ndarray:
+        """Vectors ``[n, width of the word table]``; a text without words is the zero vector."""
+        tokens = self.encoder.tokenize(texts, max_length)
+        table = self.encoder.transformer.get_input_embeddings().weight.detach().float().cpu().numpy()
+        words = ~np.isin(tokens.ids, self.encoder.tokenizer.all_special_ids)
+        rows = np.repeat(np.arange(len(tokens)), tokens.lengths)[words]
+        sums = np.zeros((len(tokens), table.shape[1]), np.float32)
+        np.add.at(sums, rows, table[tokens.ids[words]])
+        return sums / np.maximum(np.bincount(rows, minlength=len(tokens)), 1)[:, None]
+
+
+class Transformed:
+    """An encoder whose vectors pass through a transformation of the whole set: whitening, or a flow.
+
+    As in the papers, the transformation is fitted on the very sentences that are encoded together.
+    """
+
+    def __init__(self, encoder, transform: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.encoder, self.transform = encoder, transform
+
+    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+        return self.transform(self.encoder.encode(texts, **settings))
+
+
+class Coupling(nn.Module):
+    """Affine coupling: one half of the (shuffled) dimensions scales and shifts the other half; Glow and RealNVP."""
+
+    def __init__(self, dim: int, hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.randperm(dim, generator=generator))
+        self.kept = dim // 2
+        self.net = nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (dim - self.kept)))
+        nn.init.normal_(self.net[0].weight, std=self.kept**-0.5, generator=generator)
+        for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
+            nn.init.zeros_(parameter)
+
+    def _scale_and_shift(self, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scale, shift = self.net(kept).chunk(2, -1)
+        return torch.tanh(scale), shift
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept, moved = x[:, self.order].tensor_split([self.kept], 1)
+        scale, shift = self._scale_and_shift(kept)
+        return torch.cat([kept, moved * scale.exp() + shift], 1), scale.sum(1)
+
+    def inverse(self, z: torch.Tensor) -> torch.Tensor:
+        kept, moved = z.tensor_split([self.kept], 1)
+        scale, shift = self._scale_and_shift(kept)
+        return torch.cat([kept, (moved - shift) * (-scale).exp()], 1)[:, self.order.argsort()]
+
+
+class Flow(nn.Module):
+    """A normalising flow, ``z = f(x)`` invertible with z standard normal: BERT-flow's map to an isotropic space."""
+
+    def __init__(self, dim: int, layers: int = 4, hidden: int = 128, seed: int = 0) -> None:
+        super().__init__()
+        if dim < 2:
+            raise DataError(f"a flow couples one half of the dimensions with the other: it needs at least 2, got {dim}")
+        generator = torch.Generator().manual_seed(seed)
+        self.layers = nn.ModuleList(Coupling(dim, hidden, generator) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """``f(x)`` and the log-determinant of its Jacobian."""
+        total = x.new_zeros(len(x))
+        for layer in self.layers:
+            x, change = layer(x)
+            total = total + change
+        return x, total
+
+    def inverse(self, z: torch.Tensor) -> torch.Tensor:
+        for layer in reversed(self.layers):
+            z = layer.inverse(z)
+        return z
+
+    def negative_log_likelihood(self, x: torch.Tensor) -> torch.Tensor:
+        """Mean per dimension, in nats, without the constant of the normal density."""
+        z, change = self(x)
+        return (z.square().sum(1) / 2 - change).mean() / x.shape[1]
+
+
+def flow(vectors: np.ndarray, steps: int = 200, batch: int = 256, rate: float = 1e-3, seed: int = 0) -> np.ndarray:
+    """The flow baseline: standardise ``vectors``, fit a :class:`Flow` to them by maximum likelihood, and apply it.
+
+    The encoder is not touched, as in BERT-flow.
+    """
+    points = np.asarray(vectors, np.float32)
+    spread = points.std(0)
+    x = torch.from_numpy((points - points.mean(0)) / np.where(spread > 0, spread, 1))
+    model = Flow(x.shape[1], seed=seed)
+    optimiser = torch.optim.Adam(model.parameters(), rate)
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        model.negative_log_likelihood(x[torch.from_numpy(rng.integers(len(x), size=batch))]).backward()
+        optimiser.step()
+    with torch.no_grad():
+        return model(x)[0].numpy()
