@@ -1,0 +1,82 @@
+"""Embedding spaces on paper: seeded t-SNE and UMAP, each with a number that says how far the picture can be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dialnb.errors import DataError, DialnbError, UnknownName
+from dialnb.evaluation.geometry import neighbourhood_preservation
+from dialnb.evaluation.vectors import normalise
+
+METHODS = {"tsne": "t-SNE", "umap": "UMAP"}
+
+
+def project(
+    vectors: np.ndarray, method: str = "tsne", *, seed: int, perplexity: float = 30, neighbours: int = 10
+) -> pd.DataFrame:
+    """One row per vector: x, y, the method, and the neighbourhood preservation of the whole picture (same in each row).
+
+    Cosine geometry: vectors are normalised first. Both methods start from the principal components, run on one thread
+    and draw from ``seed``, so that the same vectors give the same picture. ``perplexity`` is the size of neighbourhood
+    that t-SNE balances; UMAP takes half of it (30 gives its usual 15). UMAP compiles itself once per process, which
+    takes longer than the projection: about 15 seconds.
+    """
+    if method not in METHODS:
+        raise UnknownName("projection", method, METHODS)
+    points = np.asarray(vectors, np.float32)
+    if points.ndim != 2 or points.shape[1] < 2 or not np.isfinite(points).all():
+        raise DataError(f"a projection needs finite vectors [n, d >= 2]; got {points.shape}, or NaN or infinity in it")
+    fewest = int(max(perplexity, 2 * neighbours)) + 1
+    if len(points) < fewest:
+        raise DataError(
+            f"perplexity {perplexity:g} and {neighbours} neighbours need at least {fewest} points, got {len(points)}; "
+            "project more points or ask for smaller neighbourhoods"
+        )
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        points = normalise(points)
+        places = (_tsne if method == "tsne" else _umap)(points, _principal(points), seed, perplexity)
+        kept = neighbourhood_preservation(points, places, neighbours)
+    frame = pd.DataFrame(places.astype(np.float64), columns=["x", "y"])
+    return frame.assign(method=METHODS[method], preservation=kept)
+
+
+def _principal(points: np.ndarray) -> np.ndarray:
+    """The first two principal components, tiny (as t-SNE wants its start) and with settled signs."""
+    centred = points - points.mean(0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], 1)
+    start = centred @ (directions * np.where(largest < 0, -1, 1)).T
+    return (start * (1e-4 / max(float(start[:, 0].std()), 1e-12))).astype(np.float32)
+
+
+def _tsne(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
+    from sklearn.manifold import TSNE
+
+    return TSNE(perplexity=perplexity, init=start, random_state=seed, n_jobs=1).fit_transform(points)
+
+
+def _umap(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
+    """UMAP by its two steps, on exact neighbours: its own search for them takes longest to compile."""
+    try:
+        from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding
+    except ImportError as error:
+        raise DialnbError(
+            f"UMAP needs the package umap-learn, which cannot be imported here ({error}): "
+            "`pip install umap-learn`, or project with method='tsne'"
+        ) from error
+    from sklearn.neighbors import NearestNeighbors
+
+    size = max(2, round(perplexity / 2))
+    distances, nearest = NearestNeighbors(n_neighbors=size, n_jobs=1).fit(points).kneighbors(points)
+    random = np.random.RandomState(seed)
+    known = {"knn_indices": nearest.astype(np.int32), "knn_dists": distances.astype(np.float32)}
+    graph = fuzzy_simplicial_set(points, size, random, "euclidean", **known)[0]
+    a, b = find_ab_params(spread=1.0, min_dist=0.1)
+    return simplicial_set_embedding(
+        points, graph, n_components=2, initial_alpha=1.0, a=a, b=b, gamma=1.0, negative_sample_rate=5, n_epochs=500,
+        init=start, random_state=random, metric="euclidean", metric_kwds={}, densmap=False, densmap_kwds={},
+        output_dens=False, parallel=False,
+    )[0]  # fmt: skip
