@@ -1,40 +1,15 @@
-"""Figures: one palette, one style, one way to save; every function takes plain data and returns a matplotlib figure."""
+"""The picture of the README: the way from bytes to verdicts, with a small sketch of each step."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
-INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
-BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
-"""Colour-blind-safe (after Okabe and Ito); the order is also one of falling contrast in grey."""
-
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "text.color": INK,
-    "svg.hashsalt": "dialnb",
-    "figure.dpi": 100,
-    "savefig.dpi": 200,
-}
-
-
-def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write a figure in several formats beside each other; the same figure always gives the same bytes."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_suffix(f".{kind}") for kind in formats]
-    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
-    with matplotlib.rc_context(STYLE):
-        for path in paths:
-            figure.savefig(path, metadata=dateless.get(path.suffix[1:]), facecolor="white")
-    return paths
+from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, STYLE
 
 
 def overview() -> Figure:
@@ -167,8 +142,3 @@ def _sketch_verdicts(axes: Axes, x: float, y: float, colour: str) -> None:
         axes.plot(zero + centre, height, marker=marker, color=tint, markersize=8, markeredgecolor="white")
     axes.text(x, y + 1.9, "not run", size=10.5, weight="bold", color=SOFT, va="center")
     axes.text(zero + 0.9, y + 1.9, "and why", size=9.5, color=SOFT, va="center")
-
-
-if __name__ == "__main__":
-    for written in save(overview(), Path(sys.argv[1]) / "overview"):
-        print(written)

@@ -1,0 +1,153 @@
+"""Embedding spaces: projections side by side, and uniformity against alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from dialnb.plots.style import COLUMN, INK, LINE, SOFT, WIDE, canvas, in_style, looks, require
+
+SIZES = {"*": 55, ".": 45}
+"""Areas of the markers that look smaller than the others."""
+
+
+@in_style
+def projection_panels(
+    data: pd.DataFrame,
+    *,
+    panels: str = "model",
+    colour: str = "label",
+    rows: str = "",
+    pair: str = "",
+    circles: Sequence[str] = ("out of scope",),
+    grey: Sequence[str] = ("random response",),
+    title: str = "",
+) -> Figure:
+    """A panel for each model (and a row for each value of ``rows``): points ``x``, ``y`` of a projection by label.
+
+    DSE, Figure 1. Labels in ``circles`` become open black circles, those in ``grey`` grey dots. Points that share a
+    value of the column ``pair`` are joined by a thin line. A column ``preservation`` is printed under its panel.
+    """
+    require(data, "projection_panels", [c for c in ("x", "y", panels, colour, rows, pair) if c])
+    across = list(dict.fromkeys(data[panels]))
+    down = list(dict.fromkeys(data[rows])) if rows else [""]
+    panel, beside = min(3.6, (WIDE - 2.1) / len(across)), 1.8
+    figure = canvas(panel * len(across) + beside + 0.3, (panel + 0.3) * len(down) + 0.4)
+    grid = figure.subplots(len(down), len(across) + 1, squeeze=False, width_ratios=[panel] * len(across) + [beside])
+    for (row, name), (column, model) in product(enumerate(down), enumerate(across)):
+        axes, of_row = grid[row, column], data[data[rows] == name] if rows else data
+        style = looks(label for label in of_row[colour] if label not in (*circles, *grey))
+        style |= dict.fromkeys(grey, (LINE, ".", None)) | dict.fromkeys(circles, (INK, "o", None))
+        shown = of_row[of_row[panels] == model]
+        if pair:
+            for _, ends in shown[shown[pair].notna() & (shown[pair] != "")].groupby(pair):
+                axes.plot(ends["x"], ends["y"], color=SOFT, lw=0.8, zorder=2)
+        for label, (tint, marker, _) in style.items():
+            points = shown[shown[colour] == label]
+            if len(points):
+                look = {
+                    "s": SIZES.get(marker, 26),
+                    "facecolor": tint,
+                    "edgecolor": "white",
+                    "linewidth": 0.3,
+                    "zorder": 3,
+                }
+                look |= {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8} if label in circles else {}
+                look |= {"edgecolor": "none", "zorder": 1} if label in grey else {}
+                text = fill(str(label).replace("_", " "), 16)
+                axes.scatter(points["x"], points["y"], marker=marker, label=text, **look)
+        axes.set(xticks=[], yticks=[], title=str(model) if row == 0 else "", ylabel=name if column == 0 else "")
+        if "preservation" in shown and len(shown):
+            axes.set_xlabel(f"neighbours preserved: {shown['preservation'].iloc[0]:.2f}")
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_box_aspect(1)
+        axes.spines[:].set(visible=True, color=LINE)
+    for *row, side in grid:
+        fullest = max(row, key=lambda axes: len(axes.collections))
+        side.axis("off")
+        side.legend(
+            *fullest.get_legend_handles_labels(), loc="center left", bbox_to_anchor=(-0.12, 0.5), borderpad=0,
+            handlelength=1.4, handletextpad=0.4, labelspacing=0.35,
+        )  # fmt: skip
+    method = data["method"].iloc[0] if "method" in data else "Projection"
+    figure.suptitle(title or f"{method} of sentence vectors")
+    return figure
+
+
+@in_style
+def uniformity_alignment(
+    data: pd.DataFrame, *, name: str = "model", panels: str = "", title: str = "Shape of the embedding spaces"
+) -> Figure:
+    """Each model as a named point: ``uniformity`` across, ``alignment`` up; the lower left corner is best at both."""
+    require(data, "uniformity_alignment", [c for c in (name, "uniformity", "alignment", panels) if c])
+    parts = list(dict.fromkeys(data[panels])) if panels else [""]
+    figure = canvas(COLUMN if len(parts) == 1 else WIDE, 3.8)
+    grid, style = figure.subplots(1, len(parts), squeeze=False)[0], looks(data[name])
+    for axes, part in zip(grid, parts):
+        shown = data[data[panels] == part] if panels else data
+        for one, x, y in shown[[name, "uniformity", "alignment"]].itertuples(index=False, name=None):
+            tint, marker, _ = style[one]
+            axes.scatter(x, y, s=2.4 * SIZES.get(marker, 26), marker=marker, color=tint, edgecolor="white", zorder=3)
+        axes.set(xlabel="uniformity (lower: more even)", title=part or title)
+        axes.margins(0.16)
+        axes.grid()
+    grid[0].set_ylabel("alignment (lower: tighter)")
+    if len(parts) > 1:
+        figure.suptitle(title)
+    figure.draw_without_rendering()
+    for axes, part in zip(grid, parts):
+        shown = data[data[panels] == part] if panels else data
+        points = shown[["uniformity", "alignment"]].to_numpy(float)
+        _name_points(axes, points, list(map(str, shown[name])), [style[one][0] for one in shown[name]])
+    return figure
+
+
+def _name_points(axes: Axes, points: np.ndarray, names: Sequence[str], colours: Sequence[str]) -> None:
+    """Write each name near its point, where it meets no other point, name, leader line or edge, crowded points first.
+
+    A name prefers to be close, and away from the other points, so that it is read with its own.
+    """
+    scale, room = axes.figure.dpi / 72, axes.get_window_extent()
+    places = axes.transData.transform(points)
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    taken = {i: [_around(place, 4.5 * scale)] for i, place in enumerate(places)}
+    for i in np.argsort(np.sort(apart, axis=1)[:, 1:3].sum(1), kind="stable"):
+        measured = axes.text(0, 0, names[i])
+        size = measured.get_window_extent().size
+        measured.remove()
+        blocked = [box for j, boxes in taken.items() if j != i for box in boxes]
+        best = (np.inf,)
+        for distance, angle in product((9, 20, 32, 46), np.arange(16) * np.pi / 8):
+            step = distance * np.array([np.cos(angle), np.sin(angle)])
+            held = (0.5, int(step[1] < 0)) if abs(step[0]) < 4 else (int(step[0] < 0), 0.5)
+            way = [places[i] + step * scale * part for part in (0.5, 0.75, 1)]
+            corner = way[-1] - size * held
+            box = Bbox([corner, corner + size])
+            clashes = sum(box.overlaps(other) for other in blocked)
+            clashes += sum(other.contains(*at) for other in blocked for at in way) + 2 * (not _inside(box, room))
+            nearer = (np.linalg.norm(places - way[-1], axis=1) < distance * scale * 0.99).sum()
+            cost = 10 * clashes + 2 * nearer + distance / 10
+            if cost < best[0]:
+                best = (cost, step, held, distance, [box, *(_around(at, scale) for at in way)])
+        _, step, held, distance, boxes = best
+        taken[i] += boxes
+        across, up = ("left", "center", "right")[int(2 * held[0])], ("bottom", "center", "top")[int(2 * held[1])]
+        leader = {"arrowstyle": "-", "color": colours[i], "lw": 0.9, "shrinkA": 0, "shrinkB": 3, "relpos": held}
+        note = axes.annotate(names[i], points[i], step, textcoords="offset points", arrowprops=leader, ha=across, va=up)
+        note.arrow_patch.set_visible(distance > 9)
+        note.set_in_layout(False)
+
+
+def _around(place: np.ndarray, radius: float) -> Bbox:
+    return Bbox([place - radius, place + radius])
+
+
+def _inside(box: Bbox, room: Bbox) -> bool:
+    return room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1

@@ -1,0 +1,106 @@
+"""The look of every figure: one palette, one style, one way to save, one way to say which columns are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from dialnb.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
+BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+"""Colour-blind-safe (after Okabe and Ito); the order is also one of falling contrast in grey."""
+
+MORE = (*PALETTE, "#332288", "#8c6d31", "#e377a2", "#6b7a00")
+"""For the rare figure with up to ten kinds; beyond six, markers tell more than colours."""
+
+MARKERS = ("s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
+DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
+"""As many markers and dashes as are told apart without colour."""
+
+WIDE, COLUMN = 9.0, 4.5
+"""Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "text.color": INK,
+    "axes.titlesize": "medium",
+    "axes.titleweight": "bold",
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "figure.titlesize": "medium",
+    "figure.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": "#e6eaed",
+    "legend.fontsize": "medium",
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "svg.hashsalt": "dialnb",
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+}
+
+
+def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write a figure in several formats beside each other; the same figure always gives the same bytes."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_suffix(f".{kind}") for kind in formats]
+    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+    with matplotlib.rc_context(STYLE):
+        for path in paths:
+            figure.savefig(path, metadata=dateless.get(path.suffix[1:]), facecolor="white")
+    return paths
+
+
+def in_style(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides)."""
+
+    @wraps(draw)
+    def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
+        set_already = matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]
+        with matplotlib.rc_context({} if set_already else STYLE):
+            return draw(data, **arguments)
+
+    return styled
+
+
+def canvas(width: float, height: float, layout: str | None = "constrained") -> Figure:
+    """An empty figure that grows with the letters: what fits at 11 points fits in the style of slides too."""
+    scale = matplotlib.rcParams["font.size"] / STYLE["font.size"]
+    return Figure(figsize=(width * scale, height * scale), layout=layout)
+
+
+def require(data: pd.DataFrame, figure: str, columns: Iterable[str]) -> None:
+    """A sentence instead of a KeyError, and no empty pictures."""
+    missing = [column for column in columns if column not in data]
+    if missing:
+        found = ", ".join(map(str, data.columns)) or "none"
+        raise DataError(f"{figure} needs the column(s) {', '.join(missing)}; the data has: {found}")
+    if data.empty:
+        raise DataError(f"{figure} has nothing to draw: the data has no rows")
+
+
+def looks(names: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
+    """Colour, marker and dashes for each distinct name in order of appearance; no two of the first 110 share both
+    colour and marker."""
+    distinct = dict.fromkeys(names)
+    return {
+        name: (MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
+        for i, name in enumerate(distinct)
+    }
