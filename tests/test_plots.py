@@ -143,6 +143,14 @@ def test_lines_show_means_over_datasets_and_the_interval_of_seeds_alone():
     assert axes.get_xscale() == "log" and axes.get_xlabel() == "tau" and axes.get_title() == "Score over tau"
 
 
+def test_panels_of_different_settings_name_their_own_axis():
+    data = pd.DataFrame(
+        {"what": ["batch_size"] * 2 + ["temperature"] * 2, "at": [8, 64, 0.05, 1], "value": [1, 2, 3, 4]}
+    )
+    figure = plots.sweep(data, x="at", panels="what", x_label="{panel}", title="Two settings")
+    assert [axes.get_xlabel() for axes in figure.axes] == ["batch size", "temperature"]
+
+
 def test_one_seed_draws_no_band(scores):
     figure = plots.scores_by_epoch(scores[scores["seed"] == 0])
     assert not any(axes.collections for axes in figure.axes)

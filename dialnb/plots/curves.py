@@ -46,7 +46,10 @@ def sweep(
     y_label: str = "score (%)",
     title: str = "",
 ) -> Figure:
-    """A score over a setting (temperature, batch size, turns, k), with the 95 % interval over seeds as a band."""
+    """A score over a setting (temperature, batch size, turns, k), with the 95 % interval over seeds as a band.
+
+    Where every panel is a setting of its own, ``x_label`` may name it as ``{panel}``.
+    """
     require(data, "sweep", [column for column in (x, y, line, panels) if column])
     style = looks(data[line] if line else [""])
     x_label = x_label or x.replace("_", " ")
@@ -105,9 +108,9 @@ def _grid(
             axes.minorticks_off()
         elif not log_x:
             axes.xaxis.get_major_locator().set_params(integer=bool((ticks == ticks.round()).all()))
-        axes.set(title=name or title, ylabel=y_label if place % columns == 0 else "")
-        if place + columns >= len(names):
-            axes.set_xlabel(x_label)
+        axes.set(title=str(name or title).replace("_", " "), ylabel=y_label if place % columns == 0 else "")
+        if place + columns >= len(names) or "{panel}" in x_label:
+            axes.set_xlabel(x_label.replace("{panel}", str(name).replace("_", " ")))
         axes.grid(axis="y")
     for axes in grid.flat[len(names) :]:
         axes.remove()

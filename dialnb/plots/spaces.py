@@ -88,17 +88,19 @@ def uniformity_alignment(
     """Each model as a named point: ``uniformity`` across, ``alignment`` up; the lower left corner is best at both."""
     require(data, "uniformity_alignment", [c for c in (name, "uniformity", "alignment", panels) if c])
     parts = list(dict.fromkeys(data[panels])) if panels else [""]
-    figure = canvas(COLUMN if len(parts) == 1 else WIDE, 3.8)
-    grid, style = figure.subplots(1, len(parts), squeeze=False)[0], looks(data[name])
+    columns, rows, style = min(2, len(parts)), -(-len(parts) // 2), looks(data[name])
+    figure = canvas(COLUMN if columns == 1 else WIDE, 3.5 * rows + 0.3)
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, part in zip(grid, parts):
         shown = data[data[panels] == part] if panels else data
         for one, x, y in shown[[name, "uniformity", "alignment"]].itertuples(index=False, name=None):
             tint, marker, _ = style[one]
             axes.scatter(x, y, s=2.4 * SIZES.get(marker, 26), marker=marker, color=tint, edgecolor="white", zorder=3)
-        axes.set(xlabel="uniformity (lower: more even)", title=part or title)
+        axes.set(xlabel="uniformity (lower: more even)", ylabel="alignment (lower: tighter)", title=part or title)
         axes.margins(0.16)
         axes.grid()
-    grid[0].set_ylabel("alignment (lower: tighter)")
+    for axes in grid[len(parts) :]:
+        axes.remove()
     if len(parts) > 1:
         figure.suptitle(title)
     figure.draw_without_rendering()
