@@ -54,6 +54,6 @@ setup:  ## make .venv and install the lock (skipped when it is up to date)
 
 lock:  ## renew constraints.txt from pyproject.toml
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install $(TORCH) -e '.[dev,sweep]'
-	{ grep '^#' constraints.txt; build/lock/bin/python -m pip freeze --exclude-editable | sed 's/+.*$$//' | LC_ALL=C sort -f; } > build/constraints.txt
+	build/lock/bin/python -m pip install $(TORCH) -e '.[bench,dev,sweep]'
+	{ grep '^#' constraints.txt; build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+.*$$//' | LC_ALL=C sort -f; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt && rm -rf build/lock
