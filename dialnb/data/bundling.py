@@ -120,7 +120,11 @@ RECIPES = (
         notice="Copyright (c) 2020 Rasa Technologies GmbH",
     ),
     Recipe(
-        "MultiWOZ", "dev and test of version 2.1 with acts; slots and states left out", ("copies",), (without_slots,)
+        "MultiWOZ",
+        "dev and test of version 2.1 with acts; slots and states left out",
+        ("copies",),
+        (without_slots,),
+        notice="Copyright (c) 2019 budzianowski",
     ),
     Recipe("WOZ2.0", "automatic transcripts and belief states left out"),
     Recipe(
@@ -153,7 +157,12 @@ RECIPES = (
         ("conversations",),
         derived=("turns", "selection-10", "selection-100"),
     ),
-    Recipe("CI-ToD", "one label per dialogue; knowledge bases left out", ("copies",)),
+    Recipe(
+        "CI-ToD",
+        "one label per dialogue; knowledge bases left out",
+        ("copies",),
+        notice="Copyright (c) 2021 its authors, who state the licence on their page; dialogues after Eric et al. 2017",
+    ),
     Recipe(
         "DialogueCSE",
         "the evaluation sets of JDDC only; ids that a row lists twice are listed once",
