@@ -161,7 +161,8 @@ RECIPES = (
         "CI-ToD",
         "one label per dialogue; knowledge bases left out",
         ("copies",),
-        notice="Copyright (c) 2021 its authors, who state the licence on their page; dialogues after Eric et al. 2017",
+        notice="The README of the pinned commit shows an MIT badge; no licence file and no copyright line was found. "
+        "The dialogues are based on KVRET (Eric et al. 2017), which states no licence.",
     ),
     Recipe(
         "DialogueCSE",
