@@ -22,18 +22,14 @@ from dialnb.training.objectives_dialogue import MatchingGuidedObjective
 
 
 def naive_loss(encoder, objective: MatchingGuidedObjective, batch: Batch) -> torch.Tensor:
-    """The loss with every text encoded alone, the context again for every candidate, full matching matrices."""
-    texts = batch.tokens["texts"]
-
-    def states(sequence: int) -> torch.Tensor:
-        return encoder.hidden(texts[[sequence]])[0]
-
+    """The loss candidate by candidate: the context encoded again for each of them, full matching matrices."""
     rows = []
     for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
         similarity = []
         for candidate in candidates:
-            context = [states(turn) for turn in turns if turn >= 0]
-            response = states(candidate)
+            states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
+            parts = states.split(packed.lengths.tolist())
+            *context, response = (parts[place] for place in packed.rank.tolist())
             ones = [torch.ones(len(tokens), device=response.device) for tokens in (*context, response)]
             pooled = [
                 (losses.matching_matrix(turn, mask, response, ones[-1]) @ response).mean(0)
@@ -49,7 +45,7 @@ def naive_loss(encoder, objective: MatchingGuidedObjective, batch: Batch) -> tor
     return torch.stack(rows).mean()
 
 
-def bench_matching(encoder, examples: MatchingExamples, groups: int = 20, repeats: int = 3) -> dict[str, float]:
+def bench_matching(encoder, examples: MatchingExamples, groups: int = 8, repeats: int = 2) -> dict[str, float]:
     """Seconds of one forward and backward pass either way (best of ``repeats``), their ratio, and the losses' gap."""
     objective = MatchingGuidedObjective(encoder.dim).to(encoder.device)
     batch = examples.batch(np.arange(groups), np.random.default_rng(0))
@@ -77,7 +73,7 @@ def main() -> int:
     from dialnb.examples.matching import build_groups, matching_examples, sessions
     from dialnb.models.encoder import load_encoder
 
-    encoder = load_encoder("mini").double()
+    encoder = load_encoder("mini")
     found = sessions(load("bundled/SGD"))[:50]
     row = bench_matching(encoder, matching_examples(encoder, build_groups(found)))
     print("  ".join(f"{name} {value:.3g}" for name, value in row.items()))
