@@ -183,8 +183,15 @@ def test_the_packed_loss_is_that_of_a_loop_over_candidates(aggregation):
     encoder, objective, examples = cases(aggregation)
     encoder.double(), objective.double()
     batch = examples.batch(np.arange(8), None)
-    loss = objective.terms(encoder, batch)["matching"]
-    assert loss.item() == pytest.approx(naive_loss(encoder, objective, batch).item(), abs=1e-6)
+    ways = []
+    for loss in (objective.terms(encoder, batch)["matching"], naive_loss(encoder, objective, batch)):
+        encoder.zero_grad(), objective.zero_grad()
+        loss.backward()
+        named = [*encoder.named_parameters(), *objective.named_parameters("objective")]
+        ways.append((loss.item(), {name: p.grad.clone() for name, p in named if p.grad is not None}))
+    (packed, gradient), (naive, expected) = ways
+    assert packed == pytest.approx(naive, abs=1e-9) and abs(packed - np.log(5)) > 1e-3, "and not that of a guess"
+    assert tiny.relative_error(gradient, expected) < 1e-9
 
 
 def test_the_siamese_loss_is_the_softmax_of_dot_products_over_the_group():
