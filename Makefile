@@ -24,7 +24,7 @@ reproduce: setup  ## run the five notebooks (PROFILE=quick) and render the repor
 
 test: lint  ## lint, then the whole test suite
 	@echo "== Tests"
-	@$(PY) -m pytest -rs
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile -rs
 
 lint: setup  ## ruff, formatting, and notebooks without outputs
 	@echo "== Lint"

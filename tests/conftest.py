@@ -22,10 +22,12 @@ def mirror() -> Path:
 
 @pytest.fixture(scope="session")
 def mirror_store(mirror, tmp_path_factory):
-    """A store that reads the mirror only (never the network), with a cache of its own for this test session."""
+    """A store that reads the mirror only (never the network); one cache for this test session and all its workers."""
     from dialnb.data.store import Store
 
-    return Store(cache=tmp_path_factory.mktemp("cache"), mirror=str(mirror), offline=True)
+    base = tmp_path_factory.getbasetemp()
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return Store(cache=session / "mirror-cache", mirror=str(mirror), offline=True)
 
 
 @pytest.fixture(autouse=True)
