@@ -128,3 +128,21 @@ def test_the_nli_probe_counts_strict_wins_of_the_entailment():
     encoder = TableEncoder({"a": [1, 0], "near": [0.9, 0.1], "far": [0, 1]})
     frame = evaluate_nli_probe(encoder, [("a", "near", "far"), ("a", "far", "near"), ("a", "near", "near")])
     assert frame.value.item() == pytest.approx(100 / 3) and frame.n.item() == 3
+
+
+def test_encode_once_asks_for_each_text_and_setting_a_single_time():
+    from dialnb.evaluation.vectors import EncodeOnce
+
+    asked = []
+
+    class Counting:
+        def encode(self, texts, **settings):
+            asked.extend((text, settings.get("max_length")) for text in texts)
+            return np.array([[len(text), settings.get("max_length", 0)] for text in texts], np.float32).reshape(-1, 2)
+
+    once = EncodeOnce(Counting())
+    assert once.encode(["ab", "c", "ab"], max_length=4).tolist() == [[2, 4], [1, 4], [2, 4]]
+    assert once.encode(["c", "dd"], max_length=4).tolist() == [[1, 4], [2, 4]]
+    assert once.encode(["c"], max_length=8).tolist() == [[1, 8]]
+    assert once.encode([], max_length=4).shape == (0, 2)
+    assert asked == [("ab", 4), ("c", 4), ("dd", 4), ("c", 8)]

@@ -309,3 +309,12 @@ def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
     assert [process.returncode for process in both] == [0, 0]
     assert (tmp_path / "log").read_text() == "made "
     assert "waiting" in said or said == ""
+
+
+def test_a_package_that_imports_its_own_submodule_has_a_version():
+    from dialnb.evaluation import geometry
+    from dialnb.runs.fingerprints import code_version
+    from dialnb.studies import dse
+
+    assert geometry.__name__ == "dialnb.evaluation.geometry"
+    assert len(code_version(dse.geometry_of)) == 64

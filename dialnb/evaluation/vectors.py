@@ -21,6 +21,19 @@ class SupportsEncode(Protocol):
     def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray: ...
 
 
+class EncodeOnce:
+    """An encoder that remembers: a text that was encoded before with the same settings is not encoded again."""
+
+    def __init__(self, encoder: SupportsEncode) -> None:
+        self.encoder, self.known = encoder, {}
+
+    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+        known = self.known.setdefault(repr(sorted(settings.items())), {})
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, self.encoder.encode(new, **settings)))
+        return np.stack([known[text] for text in texts]) if len(texts) else self.encoder.encode([], **settings)
+
+
 def encode_unique(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the distinct texts and, for each text, its row among them.
 

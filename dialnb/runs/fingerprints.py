@@ -130,12 +130,13 @@ def _visit_object(found: Any, seen: dict[tuple[str, str], str]) -> None:
 
 def _visit(module: str, name: str, seen: dict[tuple[str, str], str]) -> None:
     """Add one definition of a module (all of them for "*"), then everything of the package that it names."""
-    todo = [(module, name)]
+    todo, passed = [(module, name)], set(seen)
     while todo:
         module, name = todo.pop()
         source = _source(module)
-        if source is None or (module, name) in seen:
+        if source is None or (module, name) in passed:
             continue
+        passed.add((module, name))
         if name == "*":
             todo += [(module, each) for each in source.definitions]
             seen[module, name] = ""
@@ -146,9 +147,9 @@ def _visit(module: str, name: str, seen: dict[tuple[str, str], str]) -> None:
             todo += [(module, used) for used in names if used in source.definitions]
             todo += [reachable[used] for used in names if used in reachable]
             todo += list(own_imports.values())
-        elif name in source.imports:
+        elif source.imports.get(name, (module, name)) != (module, name):
             todo.append(source.imports[name])
-        elif name.isidentifier():  # a submodule: from dialnb import losses
+        elif name.isidentifier():  # a submodule, which a package may also import from itself: from dialnb import losses
             todo.append((f"{module}.{name}", "*"))
         else:  # a lambda could be any of them
             todo.append((module, "*"))
