@@ -57,7 +57,7 @@ def test_list_as_json_gives_the_same_rows(capsys):
         "MB": None,
         "may be shared": "yes",
         "licence": "CC-BY-3.0",
-        "papers": "DSE T2 T3 T6 T7 T8 T10, TaDSE T1 T3 T4 T7 T8 T9 T10 T11 T12",
+        "papers": "DSE T1 T2 T3 T6 T7 T8 T10 X2, TaDSE T1 T3 T4 T7 T8 T9 T10 T11 T12",
     }
     assert rows["Kakao"]["availability"] == "unavailable"
 
