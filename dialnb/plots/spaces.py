@@ -98,6 +98,7 @@ def uniformity_alignment(
             axes.scatter(x, y, s=2.4 * SIZES.get(marker, 26), marker=marker, color=tint, edgecolor="white", zorder=3)
         axes.set(xlabel="uniformity (lower: more even)", ylabel="alignment (lower: tighter)", title=part or title)
         axes.margins(0.16)
+        axes.locator_params(nbins=4)
         axes.grid()
     for axes in grid[len(parts) :]:
         axes.remove()
