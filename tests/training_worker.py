@@ -126,3 +126,6 @@ if __name__ == "__main__":
         gradients(where)
     else:
         training(Slow, where)
+    if torch.distributed.is_initialized():  # leave together: a process that goes early can abort the others at exit
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
