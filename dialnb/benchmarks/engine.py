@@ -23,12 +23,7 @@ from dialnb.models.encoder import Encoder
 from dialnb.models.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings, train
 from dialnb.training.objectives import PairObjective
-
-SHAPES = {
-    "mini": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024},
-    "small": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536},
-    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
-}
+from dialnb.training.pretrain import SHAPES
 
 
 def random_encoder(shape: str, tokenizer, device: torch.device, vocabulary: int = 30522) -> Encoder:
