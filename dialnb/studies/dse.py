@@ -88,7 +88,9 @@ def counts(run, corpora: list[Dataset]) -> pd.DataFrame:
         {"task": "statistics", "metric": "count", "model": k, "column": "value", "value": v, "n": v}
         for k, v in found.items()
     ]
-    run.add(pd.DataFrame(rows), table="X2", dataset=run.settings.corpus)
+    whole = run.settings.corpus == "todbert" and run.settings.dialogues is None
+    substitute = "" if whole else f"{run.settings.corpus} dialogues instead of the TOD-BERT collection"
+    run.add(pd.DataFrame(rows), table="X2", dataset=run.settings.corpus, substitute=substitute)
     return run.table("X2")
 
 
