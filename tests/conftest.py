@@ -37,3 +37,14 @@ def _private_home(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("DIALNB_MIRROR", raising=False)
     monkeypatch.delenv("DIALNB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """A single torch thread for the tests of a module: results to the last bit, and no fight over two cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

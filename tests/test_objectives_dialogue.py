@@ -32,12 +32,7 @@ from dialnb.training.objectives_dialogue import (
 EXACT = {"precision": "float64", "batch_size": 10, "seed": 5}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class ByRow:

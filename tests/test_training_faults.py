@@ -23,13 +23,7 @@ from dialnb.errors import TrainingError
 from dialnb.training import TrainingSettings, checkpoint, train
 from dialnb.training.loop import _Run
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

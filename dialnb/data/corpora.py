@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialnb.data.datasets import load
+from dialnb.data.records import Record
 from dialnb.errors import DataError, UnknownName
 
 if TYPE_CHECKING:
@@ -71,10 +72,14 @@ def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator
     """Every dialogue of ``parts``: newlines and tabs become spaces, empty utterances go, order stays."""
     for part in parts:
         for record in load(part.dataset, part.variant, store=store):
-            said = [u.text for u in record.utterances] if hasattr(record, "utterances") else [record.text]
-            clean = tuple(text for raw in said if (text := " ".join(raw.split())))
-            if clean:
-                yield Conversation(part.label, clean, part.paired)
+            if said := utterances_of(record):
+                yield Conversation(part.label, said, part.paired)
+
+
+def utterances_of(record: Record) -> tuple[str, ...]:
+    """What a record says, utterance by utterance: white space folded, empty ones left out."""
+    said = [u.text for u in record.utterances] if hasattr(record, "utterances") else [record.text]
+    return tuple(text for raw in said if (text := " ".join(raw.split())))
 
 
 def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dialnb.data import Dataset, load
-from dialnb.data.corpora import Conversation, collection
+from dialnb.data.corpora import Conversation, collection, utterances_of
 from dialnb.data.records import QuestionAnswer
 from dialnb.errors import DataError
 from dialnb.evaluation import (
@@ -61,13 +61,8 @@ def corpus(run) -> list[Dataset]:
 
 def conversations(corpora: Sequence[Dataset], limit: int | None = None, seed: int = 24) -> list[Conversation]:
     """All dialogues with their non-empty utterances, or ``limit`` of them drawn by ``seed``."""
-    said = [(part.name, record.utterances) for part in corpora for record in part]
-    if limit is not None and limit < len(said):
-        said = [said[i] for i in np.sort(np.random.default_rng(seed).choice(len(said), limit, replace=False))]
-    return [
-        Conversation(name, tuple(text for u in utterances if (text := " ".join(u.text.split()))))
-        for name, utterances in said
-    ]
+    records = thin([(part.name, record) for part in corpora for record in part], limit, seed)
+    return [Conversation(name, utterances_of(record)) for name, record in records]
 
 
 def count(corpora: list[Dataset], limit: int | None) -> dict[str, int]:
