@@ -30,9 +30,10 @@ def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
     return dtype in (torch.bfloat16, torch.float16)
 
 
-def block_size(longest: int) -> int:
-    """The smallest power of two from 16 that holds the longest sequence."""
-    return max(16, 1 << (longest - 1).bit_length())
+def block_size(longest: int, limit: int = 512) -> int:
+    """The smallest power of two from 16 that holds the longest sequence; beyond ``SHORT`` always ``limit``, the most
+    that the encoder takes: flash attention skips what is not there, and a compiled stack need not be made again."""
+    return max(16, 1 << (longest - 1).bit_length()) if longest <= SHORT else max(limit, longest)
 
 
 def kernel_attention(qkv, starts: torch.Tensor, seed: torch.Tensor, block: int, dropout: float) -> torch.Tensor:

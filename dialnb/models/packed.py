@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dialnb.models import cpu
 from dialnb.models.attention import block_size, grouped_attention, has_kernel, kernel_attention
 from dialnb.models.tokens import Packed
 
@@ -89,9 +90,10 @@ def packed_forward(
         "eps": eps,
         "activation": _activation(config),
     }
-    block = block_size(packed.max_length)
+    block = block_size(packed.max_length, config.max_position_embeddings)
     if not has_kernel(x.device, x.dtype, block):
-        attend = partial(_grouped, groups=packed.groups)
+        tiled = cpu.serves(x) and torch.is_grad_enabled()
+        attend = partial(_tiled, tiles=packed.tiles) if tiled else partial(_grouped, groups=packed.groups)
         return _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
     attend = partial(kernel_attention, block=block)
     if compiled and torch.is_grad_enabled():
@@ -101,6 +103,10 @@ def packed_forward(
 
 def _grouped(qkv, starts, seed, groups, dropout: float) -> torch.Tensor:
     return grouped_attention(qkv, groups, dropout)
+
+
+def _tiled(qkv, starts, seed, tiles, dropout: float) -> torch.Tensor:
+    return cpu.attention(qkv, tiles, dropout)
 
 
 def _stack(
@@ -131,21 +137,26 @@ def _compiled(block: int, **constants) -> Callable:
 
 
 def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:
-    weight = torch.cat([layer.wq, layer.wk, layer.wv]).to(x.dtype)
-    bias = torch.cat([layer.bq, layer.bk, layer.bv]).to(x.dtype)
-    return F.linear(x, weight, bias).view(x.shape[0], 3, heads, x.shape[1] // heads)
+    weight, bias = torch.cat([layer.wq, layer.wk, layer.wv]), torch.cat([layer.bq, layer.bk, layer.bv])
+    return _linear(x, weight, bias).view(x.shape[0], 3, heads, x.shape[1] // heads)
 
 
 def _rest(x, context, layer: Layer, output_p: float, hidden_p: float, eps: float, activation: str) -> torch.Tensor:
     """Output projection, residual, feed-forward, residual."""
     attended = _linear(context.flatten(1), layer.wo, layer.bo)
-    x = _norm(x + F.dropout(attended, output_p, output_p > 0), layer.g1, layer.b1, eps)
-    inner = ACTIVATIONS[activation](_linear(x, layer.wi, layer.bi))
-    return _norm(x + F.dropout(_linear(inner, layer.wf, layer.bf), hidden_p, hidden_p > 0), layer.g2, layer.b2, eps)
+    x = _norm(x + _dropout(attended, output_p), layer.g1, layer.b1, eps)
+    inner = _linear(x, layer.wi, layer.bi)
+    inner = cpu.gelu(inner) if activation == "gelu" and cpu.serves(x) else ACTIVATIONS[activation](inner)
+    return _norm(x + _dropout(_linear(inner, layer.wf, layer.bf), hidden_p), layer.g2, layer.b2, eps)
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    product = cpu.linear if cpu.serves(x) else F.linear
+    return product(x, weight.to(x.dtype), bias.to(x.dtype))
+
+
+def _dropout(x: torch.Tensor, p: float) -> torch.Tensor:
+    return cpu.dropout(x, p) if cpu.serves(x) else F.dropout(x, p, p > 0)
 
 
 def _norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
@@ -164,7 +175,7 @@ def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, p: float)
         types = packed.types if packed.types is not None else torch.zeros_like(packed.ids)
         x = x + F.embedding(types, table.token_type_embeddings.weight)
     norm = table.LayerNorm
-    x = F.dropout(_norm(x, norm.weight, norm.bias, norm.eps).to(dtype), p, p > 0)
+    x = _dropout(_norm(x, norm.weight, norm.bias, norm.eps).to(dtype), p)
     if hasattr(transformer, "embeddings_project"):
         x = _linear(x, transformer.embeddings_project.weight, transformer.embeddings_project.bias)
     return x
