@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dialnb
 from dialnb.errors import DataError, UnknownName
+from dialnb.models import cpu
 from dialnb.models.attention import grouped_attention
 from dialnb.models.tokens import Tokens
 
@@ -82,8 +83,9 @@ def test_second_segments_reach_the_transformer(family, packed):
     torch.testing.assert_close(ours, torch.stack(theirs), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("family", PACKED)
-def test_gradients_equal_those_of_the_plain_forward(family):
+def test_gradients_equal_those_of_the_plain_forward(family, pooling):
     encoder, texts = tiny.encoder(family).double(), TEXTS[2:5]
     target = torch.randn(3, encoder.dim, dtype=torch.float64)
 
@@ -92,10 +94,10 @@ def test_gradients_equal_those_of_the_plain_forward(family):
         (vectors * target).sum().backward()
         return {n: p.grad.clone() for n, p in encoder.named_parameters() if p.grad is not None}
 
-    ours = gradient(encoder.embed(encoder.tokenize(texts)))
+    ours = gradient(encoder.embed(encoder.tokenize(texts), pooling))
     ids, mask = map(torch.from_numpy, encoder.tokenize(texts).padded())
     states = encoder.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
-    theirs = gradient(plainly_pooled(states, mask, "mean"))
+    theirs = gradient(plainly_pooled(states, mask, pooling))
     assert ours.keys() == theirs.keys()
     for name in ours:  # the padding word gets a gradient from nobody
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-9, atol=1e-11, msg=name)
@@ -114,7 +116,11 @@ def test_other_activations_are_exact_too(activation):
 
 
 @pytest.mark.parametrize("family", PACKED)
-def test_hidden_dropout_falls_on_the_same_places_as_in_the_plain_forward(family):
+def test_hidden_dropout_falls_on_the_same_places_as_in_the_plain_forward(family, monkeypatch):
+    def drop(x, p=0.5, training=True, inplace=False):
+        return cpu.dropout(x, p) if training else x
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", drop)  # one way to draw for both
     encoder = tiny.encoder(family, dropout=0.5).double().train()
     encoder.attention_dropout = False
     for module in encoder.transformer.modules():
@@ -141,11 +147,16 @@ def test_attention_dropout_can_be_left_out():
     assert torch.equal(views[0], views[1])
 
 
-def test_attention_dropout_keeps_the_expectation_and_has_the_variance_of_its_rate():
+def tiled(qkv, groups, p):
+    return cpu.attention(qkv, cpu.make_tiles(groups), p)
+
+
+@pytest.mark.parametrize("attend", [grouped_attention, tiled])
+def test_attention_dropout_keeps_the_expectation_and_has_the_variance_of_its_rate(attend):
     torch.manual_seed(0)
     copies, length, p = 20_000, 5, 0.3
     one = torch.randn(length, 3, 2, 4, dtype=torch.float64)
-    dropped = grouped_attention(one.repeat(copies, 1, 1, 1), ((length, copies),), p).view(copies, length, 2, 4)
+    dropped = attend(one.repeat(copies, 1, 1, 1), ((length, copies),), p).view(copies, length, 2, 4)
     q, k, v = one.permute(1, 2, 0, 3)
     weights = (q @ k.mT / 2).softmax(-1)
     torch.testing.assert_close(dropped.mean(0), (weights @ v).transpose(0, 1), rtol=0, atol=0.03)

@@ -92,9 +92,11 @@ class Encoder(nn.Module):
         batch = pack(tokens, self.device)
         return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
 
-    def states(self, batch: Packed) -> torch.Tensor:
-        """As ``hidden``, for a batch that is packed already (BERT family only)."""
-        return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, self.compiled)
+    def states(self, batch: Packed, first_only: bool = False) -> torch.Tensor:
+        """As ``hidden``, for a batch that is packed already (BERT family only); or its first tokens' states only."""
+        return packed_path.packed_forward(
+            self.transformer, batch, self.dtype, self.attention_dropout, self.compiled, first_only
+        )
 
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> torch.Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
@@ -114,7 +116,10 @@ class Encoder(nn.Module):
         return torch.cat(rows)
 
     def pool(self, states: torch.Tensor, batch: Packed, pooling: str | None = None) -> torch.Tensor:
-        """One vector per sequence, float32 or wider, in the caller's order."""
+        """One vector per sequence, float32 or wider, in the caller's order.
+
+        ``states`` are those of all tokens, or, enough for "cls" and "pooler", of the sequences' first tokens.
+        """
         pooling = pooling or self.pooling
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
@@ -122,7 +127,7 @@ class Encoder(nn.Module):
             wide = states.float() if states.dtype in (torch.bfloat16, torch.float16) else states
             vectors = torch.segment_reduce(wide, pooling, lengths=batch.lengths, axis=0, unsafe=True)
             return vectors[batch.rank]
-        first = states[batch.starts[:-1].long()][batch.rank]
+        first = (states if len(states) == len(batch.rank) else states[batch.starts[:-1].long()])[batch.rank]
         if pooling == "pooler":
             pooler = getattr(self.transformer, "pooler", None)
             if pooler is None:
@@ -133,6 +138,9 @@ class Encoder(nn.Module):
     def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> torch.Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
         tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
+        if self.packed and (pooling or self.pooling) in ("cls", "pooler"):
+            batch = pack(tokens, self.device)
+            return self.pool(self.states(batch, first_only=True), batch, pooling)
         return self.pool(*self.hidden(tokens), pooling)
 
     forward = embed

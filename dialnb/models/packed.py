@@ -62,8 +62,10 @@ def packed_forward(
     dtype: torch.dtype | None = None,
     attention_dropout: bool = True,
     compiled: bool = False,
+    first_only: bool = False,
 ) -> torch.Tensor:
-    """Last hidden states ``[tokens, width]`` of a packed batch.
+    """Last hidden states ``[tokens, width]`` of a packed batch; with ``first_only`` those of every sequence's first
+    token, ``[sequences, width]`` in packed order, for which a CPU computes nothing else in the last layer.
 
     ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
     out the dropout on attention probabilities while training: a choice to be recorded with the run. ``compiled`` pays
@@ -94,11 +96,16 @@ def packed_forward(
     if not has_kernel(x.device, x.dtype, block):
         tiled = cpu.serves(x) and torch.is_grad_enabled()
         attend = partial(_tiled, tiles=packed.tiles) if tiled else partial(_grouped, groups=packed.groups)
-        return _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
-    attend = partial(kernel_attention, block=block)
-    if compiled and torch.is_grad_enabled():
-        return _compiled(block, **constants)(x, layers, packed.starts, seeds)
-    return _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
+        if first_only and cpu.serves(x):
+            x = _stack(x, layers[:-1], packed.starts, seeds, attend=attend, **constants)
+            return _last_for_first(x, layers[-1], packed, **constants)
+        states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
+    elif compiled and torch.is_grad_enabled():
+        states = _compiled(block, **constants)(x, layers, packed.starts, seeds)
+    else:
+        attend = partial(kernel_attention, block=block)
+        states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
+    return states[packed.starts[:-1].long()] if first_only else states
 
 
 def _grouped(qkv, starts, seed, groups, dropout: float) -> torch.Tensor:
@@ -117,6 +124,17 @@ def _stack(
         context = attend(_project(x, layer, heads), starts, seeds[i : i + 1], dropout=attention_p)
         x = _rest(x, context, layer, output_p, hidden_p, eps, activation)
     return x
+
+
+def _last_for_first(
+    x: torch.Tensor, layer: Layer, packed: Packed, heads: int, attention_p: float, **constants
+) -> torch.Tensor:
+    """The last layer for first tokens: keys and values of all tokens, everything else of these rows only."""
+    first = x[packed.starts[:-1].long()]
+    query = _linear(first, layer.wq, layer.bq).view(len(first), heads, -1)
+    both = _linear(x, torch.cat([layer.wk, layer.wv]), torch.cat([layer.bk, layer.bv]))
+    context = cpu.first_attention(query, both.view(len(x), 2, heads, -1), packed.groups, attention_p)
+    return _rest(first, context, layer, **constants)
 
 
 @cache
