@@ -71,6 +71,10 @@ class Dataset(Sequence):
             for low in range(start, stop, CHUNK):
                 yield from self.table.records(low, min(low + CHUNK, stop))
 
+    def __reduce__(self) -> tuple:
+        """To another process go the name and the rows; it opens the same columns."""
+        return _again, (self.name, self.variant, self.fingerprint, self.rows)
+
     def __repr__(self) -> str:
         variant = f" ({self.variant})" if self.variant else ""
         remarks = "; see .skipped" if self.skipped else ""
@@ -129,6 +133,11 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
         splits = ", ".join(sorted(set(dataset.column("split"))))
         raise DataError(f"{made.dataset} has no records in split {split!r}; it has: {splits}")
     return chosen
+
+
+def _again(name: str, variant: str, fingerprint: str, rows: np.ndarray) -> Dataset:
+    """The dataset that another process handed over."""
+    return replace(load(name, variant or None), rows=rows, fingerprint=fingerprint)
 
 
 def find_reader(name: str) -> Reader:

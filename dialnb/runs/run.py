@@ -22,6 +22,7 @@ from dialnb.runs.fingerprints import fingerprint
 from dialnb.runs.profiles import Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
+from dialnb.runs.workers import Jobs, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +77,8 @@ class Run:
         self._tables: dict[str, Any] = {}
         self._data: list[dict[str, Any]] = []
         self._cache = StageCache(default_stages(), fresh_since(), say)
+        self._workers: Workers | None = None
+        self._made: set[str] = set()  # keys of stages that workers of this run made
         self._began, self._inside = time.time(), False
         folder.mkdir(parents=True, exist_ok=True)
         self._state = {"status": "running", "reason": ""}
@@ -101,13 +104,25 @@ class Run:
         finally:
             self._inside = False
         took = time.perf_counter() - began
-        say(
-            f"stage {name}: "
-            + (f"from the cache, made {record.made[:16]}" if record.cached else f"done in {took:.1f} s")
-        )
+        if record.key in self._made:  # by a worker, a moment ago, which said so
+            record.cached = False
+        else:
+            cached = f"from the cache, made {record.made[:16]}"
+            say(f"stage {name}: {cached if record.cached else f'done in {took:.1f} s'}")
         self.stages = [kept for kept in self.stages if (kept.name, kept.key) != (name, record.key)] + [record]
         self.save()
         return result
+
+    def stage_each(self, jobs: Jobs) -> dict[str, Any]:
+        """Several stages that do not depend on each other, `{name: (function, inputs)}`, and their results by name.
+
+        With the setting `workers` above one they are made side by side, each in a process of its own.
+        """
+        count = self.settings.get("workers", 1)
+        if count > 1 and len(jobs) > 1:
+            self._workers = self._workers or Workers(count, self._cache)
+            self._made |= self._workers.make(jobs)
+        return {name: self.stage(name, function, **inputs) for name, (function, inputs) in jobs.items()}
 
     def note(self, **facts: Any) -> None:
         """Record facts of the stage that is running, or of the run itself, in `run.json`."""
@@ -192,6 +207,8 @@ class Run:
         self.facts |= self._inputs()
         self._state = {"status": "done", "reason": ""}
         self.save()
+        if self._workers is not None:
+            self._workers.close()
         write_crate(self.folder)
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 

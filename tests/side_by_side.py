@@ -1,0 +1,23 @@
+"""Stage functions for the tests of workers; other processes import them from here."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pandas as pd
+
+
+def where_and_what(encoder, records, number: int) -> pd.DataFrame:
+    vectors = encoder.encode([record.text for record in records])
+    return pd.DataFrame({"process": [os.getpid()], "value": [float(np.abs(vectors).sum()) * number]})
+
+
+def fails(number: int) -> None:
+    raise ValueError(f"no luck with {number}")
+
+
+def dies(number: int, parent: int) -> int:
+    if os.getpid() != parent:
+        os._exit(9)
+    return number

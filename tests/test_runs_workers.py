@@ -1,0 +1,60 @@
+"""Stages made by several processes: the same results, kept in the same cache, and trouble is told."""
+
+from __future__ import annotations
+
+import os
+
+import pandas as pd
+import pytest
+import side_by_side
+import tiny
+
+from dialnb.data import load
+from dialnb.errors import DialnbError
+from dialnb.runs.stages import StageCache
+from dialnb.runs.workers import Workers
+
+
+@pytest.fixture
+def cache(tmp_path):
+    said = []
+    made = StageCache(tmp_path / "stages", say=said.append)
+    made.said = said
+    return made
+
+
+@pytest.fixture
+def workers(cache):
+    pool = Workers(2, cache)
+    yield pool
+    pool.close()
+
+
+def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, workers, tmp_path):
+    encoder, records = tiny.encoder(), load("bundled/SNIPS", "dse")[3:40:2]
+    jobs = {
+        f"part {n}": (side_by_side.where_and_what, {"encoder": encoder, "records": records, "number": n})
+        for n in (1, 2, 3)
+    }
+    made = workers.make(jobs)
+    assert len(made) == 3
+    found = {name: cache.run(name, *job) for name, job in jobs.items()}
+    assert all(record.cached and record.key in made for _, record in found.values())
+    rows = pd.concat(result for result, _ in found.values())
+    assert os.getpid() not in set(rows["process"])
+    alone = StageCache(tmp_path / "alone")
+    for name, job in jobs.items():
+        assert alone.run(name, *job)[0]["value"].tolist() == pytest.approx(found[name][0]["value"].tolist(), rel=1e-5)
+    assert workers.make(jobs) == set(), "what is in the cache is not made again"
+
+
+def test_a_failing_stage_is_told_with_its_traceback(workers):
+    with pytest.raises(DialnbError, match=r"(?s)stage bad failed.*side_by_side.*no luck with 7"):
+        workers.make({"bad": (side_by_side.fails, {"number": 7})})
+
+
+def test_a_process_that_dies_leaves_the_work_to_the_caller(cache, workers):
+    jobs = {"deadly": (side_by_side.dies, {"number": 5, "parent": os.getpid()})}
+    assert workers.make(jobs) == set()
+    assert "died" in cache.said[-1]
+    assert cache.run("deadly", *jobs["deadly"])[0] == 5
