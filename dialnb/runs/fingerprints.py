@@ -81,7 +81,7 @@ def _library_content(value: Any, where: str) -> Any:
     if torch and isinstance(value, torch.nn.Module):
         words = getattr(getattr(value, "tokenizer", None), "get_vocab", dict)()
         weights = {name: _content(tensor, f"{where}.{name}") for name, tensor in value.state_dict().items()}
-        said = {"pooling": getattr(value, "pooling", None), "words": fingerprint(words)}
+        said = {"pooling": getattr(value, "pooling", None), "words": fingerprint(json.dumps(sorted(words.items())))}
         return {"module": type(value).__qualname__, "weights": weights, **said}
     return None
 

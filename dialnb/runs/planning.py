@@ -35,11 +35,13 @@ class Need:
 
 
 def estimate(profiles: Profiles, settings: Settings) -> list[Step]:
-    """The plan of `profiles.yaml` with its expressions worked out for these settings."""
+    """The plan of `profiles.yaml` with its expressions worked out for these settings; without stages of no model."""
     found = []
     for row in profiles.plan:
         models = row.get("models", ())
         models = evaluate(models, settings) if isinstance(models, str) else models
+        if "models" in row and not models:
+            continue
         steps = evaluate(str(row.get("steps", 0)), settings)
         found.append(Step(row["stage"], tuple(map(str, models)), math.ceil(steps)))
     return found
@@ -114,11 +116,15 @@ OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
-FUNCTIONS = {"len": len, "ceil": math.ceil, "min": min, "max": max}
+FUNCTIONS = {
+    "len": len, "ceil": math.ceil, "min": min, "max": max,
+    "given": lambda value, default: default if value is None else value,
+}  # fmt: skip
 
 
 def evaluate(expression: str, settings: Mapping[str, Any]) -> Any:
-    """Arithmetic over parameters: numbers, names, + - * / //, and len, ceil, min, max; nothing else is understood.
+    """Arithmetic over parameters: numbers, names, + - * / //, len, ceil, min, max, and given (its second argument where
+    the first is null); nothing else is understood.
 
     >>> evaluate("ceil(epochs * 100 / 32) * len(seeds)", {"epochs": 0.5, "seeds": (1, 2)})
     4

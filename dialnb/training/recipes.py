@@ -71,6 +71,10 @@ def _dropout(encoder, dialogues: Dialogues, cache: Path | None) -> PairExamples:
     return dropout_examples(encoder, unique_sentences(dialogues), 32, cache)
 
 
+def _entailed(encoder, pairs: Dialogues, cache: Path | None) -> PairExamples:
+    return pair_examples(encoder, consecutive_pairs(pairs, min_words=0), 32, cache)
+
+
 def _contexts(encoder, dialogues: Dialogues, cache: Path | None) -> MaskedPairExamples:
     pairs = context_pairs(dialogues, draws=2, seed=24)
     plain = pair_examples(encoder, pairs, 64, cache, query_length=CONTEXT, query_truncate="left")
@@ -143,6 +147,7 @@ RECIPES = {
         Recipe("DSE 2-1", "dse", _pairs((2,)), _hard_negatives, DSE),
         Recipe("DSE 3-1", "dse", _pairs((3,)), _hard_negatives, DSE),
         Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE),
+        Recipe("DSE-dianli", "dse", _entailed, _hard_negatives, DSE),
         Recipe("SimCSE-unsup", "dse", _dropout, _simcse, SIMCSE),
         Recipe("TOD-BERT", "dse", _contexts, _response_contrast_and_words, TODBERT),
         *(wmdc(w, weighting) for w in WINDOW_SETS for weighting in ("irf", None)),

@@ -1,0 +1,185 @@
+"""The tasks that DSE's tables ask of an encoder: records of one dataset in, tidy rows out; each is a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dialnb.data import Dataset, load
+from dialnb.data.records import IntentUtterance, QuestionAnswer
+from dialnb.evaluation import (
+    act_tagging_examples,
+    evaluate_blocks,
+    evaluate_candidates,
+    evaluate_nli_probe,
+    evaluate_prototypes,
+    evaluate_scope,
+    finetune_actions,
+    finetune_intents,
+    finetune_responses,
+)
+from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.examples.acts import act_columns, with_universal_acts
+from dialnb.examples.pairs import enough_words
+from dialnb.models.encoder import Encoder
+from dialnb.studies.common import find
+from dialnb.studies.training import conversations, thin
+
+POOL = 5000
+"""Pairs that fine-tuning on responses draws its 500 or 1000 from; the others are for testing."""
+
+UNIVERSAL = ("DSTC2", "GSIM")
+"""Datasets whose acts are translated to universal ones, so that both have the printed number of columns."""
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def intent_data(data: str) -> dict[str, Dataset]:
+    """The four public datasets of Table 2, complete in the bundle; HWU64 is split by DSE's rule, not its usual list."""
+    sets = {name: load(f"bundled/{name}", variant) for name, variant in INTENT_SETS.values()}
+    return sets | {"HWU64": find(data, ("official", "HWU64", "dse-official"), ("bundled", "bundled/HWU64", "dse"))}
+
+
+def scope_data(data: str) -> dict[str, Dataset]:
+    """CLINC150 with out-of-scope training examples."""
+    return {"CLINC150": load("bundled/CLINC150", "plus")}
+
+
+def question_data(data: str) -> dict[str, Dataset]:
+    """AmazonQA; of bundled data, questions in dialogues and the replies to them stand in."""
+    found = find(data, ("official", "AmazonQA", "official"), ("sources", "AmazonQA", "copies"),
+                 ("bundled", "bundled/dialogues", None))  # fmt: skip
+    return {found.name if found.name == "AmazonQA" else "bundled questions": found}
+
+
+def candidate_data(data: str) -> dict[str, Dataset]:
+    """DSTC7-Ubuntu, whose place the Ubuntu IRC logs take where it cannot be had."""
+    found = find(data, ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/UbuntuIRC", "selection-100"))
+    return {found.name.removeprefix("bundled/"): found}
+
+
+def action_data(data: str) -> dict[str, Dataset]:
+    """DSTC2 and GSIM; of bundled data, STAR's wizard actions stand in."""
+    if data == "bundled":
+        return {"STAR": load("bundled/STAR")}
+    return {name: find(data, ("official", name, "official"), ("sources", name, "copies")) for name in UNIVERSAL}
+
+
+def inference_data(data: str) -> dict[str, Dataset]:
+    """Premises with an entailed and a contradicting hypothesis: SNLI, or the dev sets of ANLI."""
+    found = find(data, ("official", "SNLI", None), ("sources", "ANLI", "copies"))
+    return {found.name: found}
+
+
+def train_and_test(records: Dataset, limit: int | None = None) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+    """In-scope training utterances, and test utterances, of which ``limit`` are kept."""
+    train, test = ([r for r in records.filter(split=split) if r.intent != "oos"] for split in ("train", "test"))
+    return train, thin(test, limit)
+
+
+def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer]:
+    """The pairs of a question-answer dataset, or of a dialogue corpus: every question with the reply to it.
+
+    A dialogue has about two of them; where ``limit`` are wanted, four dialogues for each are looked into.
+    """
+    if records.table.kind == "QuestionAnswer":
+        return [records[row] for row in thin(range(len(records)), limit)]
+    pairs = dict.fromkeys(
+        (first, second)
+        for c in conversations([records], 4 * limit if limit else None)
+        for first, second in zip(c.utterances, c.utterances[1:])
+        if first.endswith("?") and enough_words(first) and enough_words(second)
+    )
+    return [QuestionAnswer(*pair) for pair in thin(list(pairs), limit)]
+
+
+def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
+    """(anchor, entailment, contradiction) from NLI pairs that share a premise; one triple per premise."""
+    by_premise: dict[str, dict[str, str]] = {}
+    for item in items:
+        premise, hypothesis = item.utterances
+        by_premise.setdefault(premise, {}).setdefault(item.label, hypothesis)
+    return [
+        (premise, said["entailment"], said["contradiction"])
+        for premise, said in by_premise.items()
+        if {"entailment", "contradiction"} <= said.keys()
+    ]
+
+
+# --- without training -------------------------------------------------------------------------------------------------
+
+
+def intents_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
+) -> pd.DataFrame:
+    """T2: few-shot prototypes, with the code's prototypes and with re-normalised ones."""
+    parts, forms = train_and_test(records, limit), ("code", "cosine")
+    return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
+
+
+def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> pd.DataFrame:
+    """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
+    train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)
+    return evaluate_scope(encoder, train, test, dataset=dataset, shots=shots, seeds=seeds)
+
+
+def blocks_of(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+    """T4, left: the answer to a question among the 100 of its block, over three shuffles."""
+    return evaluate_blocks(encoder, question_answers(records, questions), dataset=dataset)
+
+
+def candidates_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+    """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
+    chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
+    return pd.concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
+
+
+def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+    """X1: is the entailed sentence closer than the contradicting one?"""
+    return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
+
+
+# --- fine-tuned -------------------------------------------------------------------------------------------------------
+
+
+def actions_of(
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, action_shots, finetune_seeds
+) -> pd.DataFrame:
+    """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
+
+    Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1.
+    """
+    dialogues = with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
+    said = (utterance.acts for dialogue in dialogues for utterance in dialogue.utterances)
+    acts = act_columns(dataset) if dataset in UNIVERSAL else sorted({act for acts in said for act in acts})
+    rows = []
+    for protocol, inside in (("code", True), ("clean", False)):
+        train, test = (
+            act_tagging_examples((d for d in dialogues if d.split == split), target_in_input=inside)
+            for split in ("train", "test")
+        )
+        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": finetune_seeds}
+        rows.append(finetune_actions(encoder, train, thin(test, limit), **options).assign(protocol=protocol))
+    return pd.concat(rows)
+
+
+def finetuned_intents_of(
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, shots, finetune_seeds
+) -> pd.DataFrame:
+    """T7: a classifier on a few examples of each intent."""
+    parts = train_and_test(records, limit)
+    return finetune_intents(encoder, *parts, dataset=dataset, shots=shots, seeds=finetune_seeds)
+
+
+def finetuned_selection_of(
+    encoder: Encoder, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds
+) -> pd.DataFrame:
+    """T9: 500 or 1000 pairs to learn from, disjoint from those that are ranked."""
+    pairs = question_answers(records, questions)
+    order = np.random.default_rng(24).permutation(len(pairs))
+    train, test = ([pairs[i] for i in part] for part in np.split(order, [min(POOL, len(pairs) // 2)]))
+    return finetune_responses(encoder, train, test, dataset=dataset, shots=response_shots, seeds=finetune_seeds)

@@ -1,0 +1,110 @@
+"""Models as stages: one function that every study trains with, so that a model made for one notebook serves the others.
+
+A stage is found again by its inputs and the code it reaches; this module is small and rarely changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dialnb.data import Dataset
+from dialnb.data.corpora import Conversation, utterances_of
+from dialnb.data.records import InferenceItem, Record
+from dialnb.examples.pairs import tail_quirk
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.training import TrainingSettings
+from dialnb.training.pretrain import PRETRAINING, PretrainingRecipe, pretrain
+from dialnb.training.recipes import train_recipe
+
+Job = tuple[Callable[..., Any], dict[str, Any]]
+"""A stage to be made: its function and inputs."""
+
+CURVES = ("DSE", "DSE-dropout")
+"""Recipes whose encoder is kept after every epoch: Figure 3 of DSE scores them all."""
+
+
+def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
+    """``limit`` of the items in their order, drawn once by ``seed``; all of them for None.
+
+    >>> thin("abcdef", 3) == thin("abcdef", 3), thin("abc", None)
+    (True, ['a', 'b', 'c'])
+    """
+    if limit is None or limit >= len(items):
+        return list(items)
+    return [items[i] for i in np.sort(np.random.default_rng(seed).choice(len(items), limit, replace=False))]
+
+
+def conversations(corpora: Sequence[Dataset], limit: int | None = None, tail: bool = False) -> list[Conversation]:
+    """All dialogues with their non-empty utterances, or ``limit`` of them drawn at random.
+
+    ``tail`` loses the same opening and closing lines as DSE's code. Of inference pairs the entailed ones are
+    conversations of two utterances (DSE-dianli).
+    """
+    parts = [part.filter(label="entailment") if part.table.kind == "InferenceItem" else part for part in corpora]
+    if limit is None:
+        return [Conversation(part.name, _said(record, tail)) for part in parts for record in part]
+    places = thin([(part, row) for part in parts for row in range(len(part))], limit)
+    return [Conversation(part.name, _said(part[row], tail)) for part, row in places]
+
+
+def _said(record: Record, tail: bool) -> tuple[str, ...]:
+    if isinstance(record, InferenceItem):
+        return record.utterances
+    said = utterances_of(record)
+    return tuple(tail_quirk(said, record.utterances[0].speaker == "system")) if tail and said else said
+
+
+def training(
+    recipe: str, encoder: Encoder, corpora: Sequence[Dataset], settings: TrainingSettings, limit: int | None = None,
+    tail: bool = False, options: dict[str, Any] | None = None,
+) -> Job:  # fmt: skip
+    """The stage that trains ``recipe`` from ``encoder``; every study builds it here, so that equal models are one."""
+    kept = recipe in CURVES and settings.epochs > 1
+    return train_model, {
+        "recipe": recipe, "encoder": encoder, "corpora": list(corpora), "settings": settings, "limit": limit,
+        "tail": tail, "options": options or {}, "keep_epochs": kept,
+    }  # fmt: skip
+
+
+def train_model(
+    recipe: str, encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, tail: bool,
+    options: dict[str, Any], keep_epochs: bool, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """The trained encoder, its loss curve, the facts of the training and, if asked for, the encoder of each epoch."""
+
+    def keep(epoch: int, current: Encoder) -> None:
+        current.save(folder / "epochs" / str(epoch))
+
+    dialogues = conversations(corpora, limit, tail)
+    on_epoch = keep if keep_epochs else None
+    result = train_recipe(recipe, encoder, dialogues, settings, folder, folder, options, on_epoch=on_epoch)
+    encoder.name = recipe
+    kept = sorted((folder / "epochs").iterdir(), key=lambda path: int(path.name)) if keep_epochs else []
+    epochs = {int(path.name): load_encoder(path) for path in kept}
+    return {"encoder": encoder.eval(), "curve": result.curve, "training": result, "epochs": epochs}
+
+
+def pretraining(
+    shape: str, vocabulary: Encoder, corpora: Sequence[Dataset], epochs: float, limit: int | None = None,
+    max_steps: int | None = None, seed: int = 1,
+) -> Job:  # fmt: skip
+    """The stage that makes an encoder of ``shape`` from scratch, with the word pieces of another one."""
+    settings = replace(PRETRAINING, epochs=epochs, max_steps=max_steps, seed=seed)
+    return pretrain_encoder, {
+        "recipe": PretrainingRecipe(shape, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
+        "limit": limit,
+    }  # fmt: skip
+
+
+def pretrain_encoder(
+    recipe: PretrainingRecipe, vocabulary: Encoder, corpora: list[Dataset], limit: int | None, folder: Path
+) -> dict[str, Any]:
+    """The new encoder, its loss curve and the facts of its training."""
+    dialogues = conversations(corpora, limit)
+    encoder, result = pretrain(dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer)
+    return {"encoder": encoder, "curve": result.curve, "training": result}
