@@ -32,6 +32,8 @@ def register(subparsers) -> None:
     train.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
     train.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
     train.add_argument("--cap", type=int, metavar="N", help="at most about N utterances of every corpus")
+    train.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
+                       help="an option of the objective, such as temperature=0.1 or form=plain")  # fmt: skip
     train.set_defaults(run=_train)
 
     for parser in (pretrain, train):
@@ -46,29 +48,36 @@ def register(subparsers) -> None:
     bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
     bench.add_argument("--shape", help="mini, small or base (default: base on a GPU, mini on a CPU)")
     bench.add_argument("--batch", type=int, help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
-    bench.add_argument("--steps", type=int, help="timed steps (default: 80 on a GPU, 12 on a CPU)")
+    bench.add_argument("--steps", type=int, help="timed steps (default: 200 on a GPU, 12 on a CPU)")
     bench.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
     bench.set_defaults(run=_bench)
 
 
 def change(settings, changes: list[str]):
-    """A dataclass with ``key=value`` changes applied, values read as JSON where possible."""
+    """A dataclass with ``key=value`` changes applied."""
     known = {field.name for field in fields(settings)}
-    parsed = {}
-    for text in changes:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise DialnbError(f"--set takes KEY=VALUE, but got {text!r}")
+    parsed = parse(changes, "--set")
+    for key in parsed:
         if key not in known:
             raise UnknownName("training setting", key, known)
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
     try:
         return replace(settings, **parsed)
     except TypeError as error:
         raise DialnbError(f"cannot apply {', '.join(changes)}: {error}") from error
+
+
+def parse(changes: list[str], flag: str) -> dict:
+    """``key=value`` texts as a dictionary, values read as JSON where possible."""
+    parsed = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DialnbError(f"{flag} takes KEY=VALUE, but got {text!r}")
+        try:
+            parsed[key] = json.loads(value)
+        except ValueError:
+            parsed[key] = value
+    return parsed
 
 
 def _conversations(corpus: str, only: str | None = None) -> list:
@@ -121,7 +130,13 @@ def _train(arguments: argparse.Namespace) -> int:
         dialogues = capped(dialogues, arguments.cap)
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     start = encoder.name
-    result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work)
+    options = parse(arguments.option, "--option")
+    try:
+        result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work, options)
+    except TypeError as error:
+        if not options:
+            raise
+        raise DialnbError(f"recipe {recipe.name} cannot take {', '.join(options)}: {error}") from error
     encoder.name = arguments.out.name
     _save(encoder, arguments.out, result, dialogues, recipe_card, (recipe.name, start, settings))
     return 0

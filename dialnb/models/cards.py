@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pandas as pd
 
 from dialnb.data.corpora import Conversation
-from dialnb.data.sources import get_source
+from dialnb.data.sources import load_registry
 
 HEADER = """---
 library_name: sentence-transformers
@@ -74,7 +74,8 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
         counts[dialogue.corpus] += len(dialogue.utterances)
     data = ["| corpus | utterances | licence |", "|---|---|---|"]
     for corpus, count in counts.most_common():
-        data.append(f"| {corpus} | {count:,} | {get_source(corpus.split('/')[0]).licence} |")
+        source = load_registry().get(corpus.split("/")[0])
+        data.append(f"| {corpus} | {count:,} | {source.licence if source else 'not in the registry'} |")
     commit = facts["provenance"]["code"]["commit"]
     made = f"{result.steps:,} steps, {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s; final loss "
     made += f"{result.curve['loss'].iloc[-50:].mean():.3f}; commit {commit or 'unknown'}; "
