@@ -48,7 +48,8 @@ def score_four_tasks(
 ) -> pd.DataFrame:  # fmt: skip
     """One score for each of F3's tasks and each draw of ``items`` test items: its number is the seed of the row."""
     once, rows = EncodeOnce(encoder), []
-    pairs, listed = tasks.question_answers(questions, None), groups.filter(split=("dev", "test"))
+    size, listed = max(items, 300), groups.filter(split=("dev", "test"))
+    pairs = tasks.question_answers(questions, 10 * size)
     parts = {name: tasks.train_and_test(records) for name, records in intents.items()}
     train, test = (list(scope.filter(split=split)) for split in ("train", "test"))
     for draw in range(draws):
@@ -58,7 +59,7 @@ def score_four_tasks(
             for name, (known, asked) in parts.items()
         ]
         detected = evaluate_scope(once, train, thin(test, items, draw), dataset=PROBE, protocols=["code"], **few)
-        blocks = evaluate_blocks(once, thin(pairs, max(items, 300), draw), dataset=PROBE, seeds=(draw,))
+        blocks = evaluate_blocks(once, thin(pairs, size, draw), dataset=PROBE, seeds=(draw,))
         ranked = evaluate_candidates(once, thin(listed, min(items, 100), draw), dataset=PROBE)
         values = {
             "intents": sum(accuracies) / len(accuracies),

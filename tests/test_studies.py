@@ -1,0 +1,262 @@
+"""The parts of the studies: what is drawn, trained, asked and estimated, before any notebook runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+
+from dialnb.claims import load_claims
+from dialnb.data import Dataset, load
+from dialnb.data.columns import build_table
+from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
+from dialnb.errors import Offline
+from dialnb.papers import compare_table, published
+from dialnb.runs.planning import estimate
+from dialnb.runs.profiles import load_profiles
+from dialnb.runs.stages import stage_key
+from dialnb.studies import common, curves, dse, figures, spaces, tasks
+from dialnb.studies.training import conversations, thin, train_model, training
+from dialnb.training import TrainingSettings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def dataset(folder: Path, records: list, name: str = "made") -> Dataset:
+    """Records of a test as a dataset."""
+    table = build_table(records, folder / f"{name}.safetensors", name)
+    return Dataset(name, "", "none", name, {}, table, np.arange(len(records)))
+
+
+def dialogue(number: int, *texts: str, speaker: str = "user", split: str = "train") -> Dialogue:
+    other = {"user": "system", "system": "user"}[speaker]
+    said = tuple(Utterance((speaker, other)[i % 2], text) for i, text in enumerate(texts))
+    return Dialogue(str(number), said, split=split)
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Dataset:
+    words = iter(tiny.sentences(200, seed=3))
+    rows = [dialogue(i, *(f"{next(words)} please book a table" for _ in range(5))) for i in range(30)]
+    return dataset(tmp_path, rows, "corpus")
+
+
+def resolved(profile: str, **changes) -> dict:
+    return load_profiles("dse").resolve(profile, overrides=changes)
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def test_thinning_keeps_order_and_draws_the_same_again():
+    items = list(range(1000))
+    drawn = thin(items, 50)
+    assert len(drawn) == 50 and drawn == sorted(set(drawn)) and drawn == thin(items, 50)
+    assert drawn != thin(items, 50, seed=1)
+    assert thin(items, None) == items == thin(items, 2000)
+
+
+def test_a_part_of_a_corpus_is_the_same_dialogues_as_thinning_all_of_them(corpus):
+    assert conversations([corpus], 7) == thin(conversations([corpus]), 7)
+
+
+def test_the_tail_quirk_loses_the_opening_line_of_the_system(tmp_path):
+    spoken = dataset(tmp_path, [dialogue(0, "hello", "a table", "when", "at two", speaker="system")])
+    assert conversations([spoken])[0].utterances == ("hello", "a table", "when", "at two")
+    assert conversations([spoken], tail=True)[0].utterances == ("a table", "when", "at two")
+
+
+def test_of_inference_pairs_only_the_entailed_are_trained_on(tmp_path):
+    items = [InferenceItem(str(i), (f"p{i}", f"h{i}"), label) for i, label in enumerate(["entailment", "neutral"] * 2)]
+    found = conversations([dataset(tmp_path, items)])
+    assert [c.utterances for c in found] == [("p0", "h0"), ("p2", "h2")]
+
+
+def test_questions_of_dialogues_come_with_the_reply_to_them(tmp_path):
+    said = ("is there a cheap hotel near the centre?", "yes there are two of them", "fine?", "which one do you want?")
+    pairs = tasks.question_answers(dataset(tmp_path, [dialogue(0, *said, "the first one please")] * 2), None)
+    assert pairs == [QuestionAnswer(said[0], said[1]), QuestionAnswer(said[3], "the first one please")]
+
+
+def test_triples_share_a_premise_and_need_both_labels():
+    rows = [
+        ("a", "a1", "entailment"),
+        ("b", "b1", "contradiction"),
+        ("a", "a2", "neutral"),
+        ("a", "a3", "contradiction"),
+    ]
+    items = [InferenceItem(str(i), (premise, said), label) for i, (premise, said, label) in enumerate(rows)]
+    assert tasks.nli_triples(items) == [("a", "a1", "a3")]
+
+
+def test_data_come_from_the_best_place_that_the_profile_admits_and_that_is_here():
+    assert common.find("official", ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/WOZ2.0", None)).name == (
+        "bundled/WOZ2.0"
+    )
+    with pytest.raises(Offline, match="needs SNLI or ANLI, which is not bundled: profile 'gpu', or data=sources"):
+        tasks.inference_data("bundled")
+
+
+def test_the_four_intent_datasets_have_dses_own_split_of_hwu64():
+    sets = tasks.intent_data("bundled")
+    assert list(sets) == ["CLINC150", "BANKING77", "SNIPS", "HWU64"]
+    assert sets["HWU64"].variant == "dse"
+
+
+# --- models -------------------------------------------------------------------------------------------------------
+
+
+def test_the_rates_of_a_profile_are_for_dse_and_its_variants():
+    s = resolved("gpu")
+    dse_settings, simcse = common.settings_for(s, "DSE 2-1"), common.settings_for(s, "SimCSE-unsup")
+    assert (dse_settings.learning_rate, dse_settings.epochs) == (s["learning_rate"], s["epochs"])
+    assert (simcse.learning_rate, simcse.epochs, simcse.batch_size) == (3e-5, 1, 64), "as printed"
+    assert common.settings_for(s, "DSE-dropout").epochs == s["dropout_epochs"]
+
+
+def test_the_same_model_has_the_same_key_in_every_study(corpus):
+    jobs = [training("DSE", tiny.encoder(), [corpus], TrainingSettings(batch_size=8)) for _ in range(2)]
+    assert stage_key(*jobs[0]) == stage_key(*jobs[1])
+    changed = training("DSE", tiny.encoder(), [corpus], TrainingSettings(batch_size=8), tail=True)
+    assert stage_key(*changed) != stage_key(*jobs[0])
+
+
+def test_epochs_are_kept_where_figure_3_needs_them(corpus, tmp_path):
+    settings = TrainingSettings(batch_size=32, epochs=2, learning_rate=1e-3)
+    _, inputs = training("DSE", tiny.encoder(), [corpus], settings)
+    made = train_model(**inputs, folder=tmp_path)
+    vectors = [e.encode(["book a table"]) for e in (*made["epochs"].values(), made["encoder"])]
+    assert list(made["epochs"]) == [1, 2]
+    assert np.allclose(vectors[1], vectors[2], atol=1e-6) and not np.allclose(vectors[0], vectors[1], atol=1e-4)
+    assert not training("DSE 2-1", tiny.encoder(), [corpus], settings)[1]["keep_epochs"]
+
+
+def test_entailed_pairs_are_positives_whatever_their_length(tmp_path):
+    items = [InferenceItem(word, (f"a {word}", word), "entailment") for word in tiny.WORDS]
+    settings = TrainingSettings(batch_size=4, epochs=1)
+    _, inputs = training("DSE-dianli", tiny.encoder(), [dataset(tmp_path, items)], settings)
+    assert train_model(**inputs, folder=tmp_path)["training"].steps == -(-len(items) // 4)
+
+
+def test_each_ablation_holds_the_printed_point_and_trains_it_once():
+    points = curves.ablations(resolved("gpu"))
+    assert {what for what, *_ in points} == {"temperature", "batch_size", "loss"}
+    names = [curves.label(settings, options) for _, _, settings, options in points]
+    assert names.count("ablation: temperature 0.05, batch 1024, code loss") == 3
+    assert len(set(names)) == len(names) - 2
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+def test_actions_are_read_both_ways_and_macro_counts_absent_acts(tmp_path):
+    rows = []
+    for i in range(40):
+        act, text = [("REQUEST", "which train do you want"), ("OFFER", "a good hotel near the centre")][i % 2]
+        said = (Utterance("user", "hello"), Utterance("system", text, (act,)), Utterance("user", "ok thanks"))
+        rows.append(Dialogue(str(i), said, split=("train", "test")[i >= 30]))
+    found = tasks.actions_of(tiny.encoder(), dataset(tmp_path, rows, "GSIM"), "GSIM", None, (3,), (0,))
+    values = found.set_index(["protocol", "metric"])["value"]
+    assert set(found["protocol"]) == {"code", "clean"} and set(found["n"]) == {10}
+    present = values["code", "Macro-F1 present"]
+    assert values["code", "Macro-F1"] == pytest.approx(present * 2 / 13), "13 columns, two of them occur"
+
+
+def test_fine_tuned_selection_is_tested_on_pairs_it_did_not_see(tmp_path):
+    pairs = [QuestionAnswer(f"where is {text} {i}", f"{text} is here") for i, text in enumerate(tiny.sentences(240, 5))]
+    found = tasks.finetuned_selection_of(tiny.encoder(), dataset(tmp_path, pairs), "made", None, (10,), (0,))
+    assert set(found["n"]) == {100} and set(found["shots"]) == {10}
+
+
+def test_scores_over_epochs_have_a_row_for_each_task_and_draw():
+    pairs, groups = load("bundled/dialogues")[:400], load("bundled/UbuntuIRC", "selection-100")[:120]
+    sets = {"SNIPS": load("bundled/SNIPS", "dse")}
+    found = curves.score_four_tasks(tiny.encoder(), sets, load("bundled/CLINC150", "plus"), pairs, groups, 50, 2)
+    assert len(found) == 8 and found["value"].between(0, 100).all()
+    assert found.groupby("task")["seed"].nunique().to_dict() == dict.fromkeys(
+        ("dialogue selection", "intents", "out-of-scope", "utterance selection"), 2
+    )
+
+
+def test_questions_are_paired_with_their_answers_in_the_plane():
+    plane = spaces.project_pairs(tiny.encoder(), load("bundled/dialogues")[:300], "tsne", 5, 40, seed=1)
+    assert plane["label"].value_counts().to_dict() == {"random response": 40, "question": 5, "answer": 5}
+    assert plane[plane["pair"] != ""].groupby("pair").size().eq(2).all()
+    assert plane["text"].str.len().gt(0).all() and plane["preservation"].nunique() == 1
+
+
+def test_clusters_are_scored_on_several_draws_of_intents():
+    found = spaces.clusters_of(tiny.encoder(), load("bundled/CLINC150", "plus"), "CLINC150", 3, 10, (0, 1))
+    assert found["seed"].tolist() == [0, 1] and found["value"].nunique() == 2 and set(found["n"]) == {30}
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def tidy(table: str, cell) -> dict:
+    """A printed cell of DSE as the row that our evaluators would give for it."""
+    common = {"model": "DSE", "table": table, "value": cell.value, "seed": 0, "encoder": "mini", "metric": "Accuracy"}
+    first, last = cell.column.split()[0], cell.column.split()[-1]
+    if table == "T2":
+        dataset = {"Clinc150": "CLINC150", "Bank77": "BANKING77", "Snips": "SNIPS", "Hwu64": "HWU64"}.get(cell.column)
+        shots = int(cell.setting[0])
+        rest = {"task": "intent", "method": "prototype-code", "dataset": dataset, "shots": shots}
+    elif table == "T3":
+        rest = {"task": "out-of-scope", "protocol": "code", "shots": 1, "threshold": cell.threshold}
+        rest["metric"] = cell.column
+    elif table == "T4":
+        protocol = "paper" if first == "AmazonQA" else "code"
+        rest = {"task": "response selection", "dataset": first, "metric": last, "protocol": protocol, "ties": "against"}
+    else:
+        shots = int(cell.column.split()[1].partition("-")[0])
+        rest = {"task": "action tagging", "dataset": first, "metric": last, "protocol": "code", "shots": shots}
+    return common | rest
+
+
+def test_the_summary_table_averages_ours_as_the_paper_does():
+    printed = {table: published("dse", table) for table in ("T2", "T3", "T4", "T5")}
+    cells = {table: part.query("model == 'DSE' and column != 'Ave'") for table, part in printed.items()}
+    rows = pd.DataFrame([tidy(table, cell) for table, part in cells.items() for cell in part.itertuples()])
+    rows = rows[rows["table"].ne("T2") | rows["dataset"].notna()]
+    found = compare_table("dse", "T6", rows).rows.query("model == 'DSE'").set_index("column")["ours"]
+    wanted = published("dse", "T6").query("model == 'DSE'").set_index("column")["value"]
+    assert found.drop("IC").to_dict() == pytest.approx(wanted.drop("IC").to_dict(), abs=0.05)
+    assert found["IC"] == pytest.approx(rows.query("table == 'T2'")["value"].mean()), "of the four public datasets"
+
+
+@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 40), ("gpu", 5599), ("paper", 13997)])
+def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
+    profiles = load_profiles("dse")
+    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
+    assert plan["train"].steps == steps
+    assert ("ablate" in plan) == (profile == "gpu"), "no stage without a model"
+
+
+def test_every_model_of_the_claims_can_be_made():
+    known = {"BERT", *dse.TRAINED, *dse.CHECKPOINTS}
+    sides = [side for c in load_claims("dse") for side in (c.better, *(c.order or ()), *np.atleast_1d(c.worse or {}))]
+    assert {side["model"] for side in sides if "model" in side} <= known
+    assert set(resolved("gpu")["models"]) == set(dse.TRAINED)
+    assert set(resolved("paper")["checkpoints"]) == set(dse.CHECKPOINTS)
+
+
+def test_figure_1_shows_the_papers_three_models_where_they_were_trained():
+    everything = dict.fromkeys(["BERT", *dse.TRAINED])
+    assert figures._columns(everything) == ["TOD-BERT", "SimCSE-unsup", "DSE"]
+    assert figures._columns(dict.fromkeys(["BERT", "DSE", "DSE-dropout"])) == ["BERT", "DSE-dropout", "DSE"]
+
+
+def test_the_drawing_of_pairs_has_a_dropped_reply_and_another_dialogue():
+    drawn = dse.example_dialogue()
+    first = drawn[drawn["dialogue"] == 0]
+    assert 6 <= len(first) <= 8 and 1 <= (~first["kept"]).sum() <= 2 and set(drawn["dialogue"]) == {0, 1}
+
+
+def test_scope_examples_are_drawn_by_class(tmp_path):
+    rows = [IntentUtterance(f"t{i}", ("a", "b", "oos")[i % 3], split="test") for i in range(30)]
+    kept = spaces.sample_intents(dataset(tmp_path, rows), 5, 4, 3, seed=1)
+    assert sorted(r.intent for r in kept) == ["a"] * 4 + ["b"] * 4 + ["oos"] * 3
+    assert [r.intent for r in kept[-3:]] == ["oos"] * 3
