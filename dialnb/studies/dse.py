@@ -233,6 +233,8 @@ def evaluate(run, trained: Trained) -> None:
     left_out(run, [*missing, *(["T8"] if "T3" in missing else [])])
     if "T5" in missing:
         left_out(run, ["T6"], column="DA")
+    if 5 not in s.shots:
+        left_out(run, ["T2", "T8", "T10"])
     _floors(run)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pandas as pd
 
 from dialnb import plots
+from dialnb.errors import DialnbError
 from dialnb.evaluation.projection import METHODS
 from dialnb.models.encoder import Encoder
 from dialnb.studies import tasks
-from dialnb.studies.common import rows_of
+from dialnb.studies.common import rows_of, why
 from dialnb.studies.spaces import can_project, projection_jobs
 
 
@@ -29,7 +30,12 @@ def spaces(run, models: Mapping[str, Encoder], method: str):
     (scope,) = tasks.scope_data(run.settings.data).values()
     (questions,) = tasks.question_data(run.settings.data).values()
     shown = {name: models[name] for name in _columns(models)}
-    made = run.stage_each(projection_jobs(run, shown, method, scope, questions))
+    try:
+        made = run.stage_each(projection_jobs(run, shown, method, scope, questions))
+    except DialnbError as error:
+        if method == "tsne":
+            raise
+        return absent(run, figure, why(error))
     frames = [frame.assign(model=name.rpartition(": ")[2]) for name, frame in made.items()]
     return run.figure(
         figure, plots.projection_panels, data=pd.concat(frames, ignore_index=True), rows="part", pair="pair",
