@@ -66,8 +66,9 @@ def bench_training(
     def ours() -> dict:
         encoder = random_encoder(shape, tokenizer, device)
         examples = pair_examples(encoder, pairs)
+        warmup = len(pairs) // batch + 2 if cuda else 2  # a whole epoch: every shape is compiled then
         settings = TrainingSettings(
-            batch, max_steps=8, epochs=1e6, precision="bfloat16" if cuda else "float32", compiled=True
+            batch, max_steps=warmup, epochs=1e6, precision="bfloat16" if cuda else "float32", compiled=True
         )
         objective = PairObjective(encoder.dim)
         train(encoder, objective, examples, settings, show_progress=False)
@@ -91,7 +92,8 @@ def bench_training(
     def trainer() -> dict:
         with tempfile.TemporaryDirectory() as folder:
             random_encoder(shape, tokenizer, torch.device("cpu")).save(folder)
-            return {"rate": peers.sentence_transformers_trainer(folder, pairs, batch, *((8, steps // 4) if cuda else (3, max(3, steps // 4))))}
+            warmup, timed = (8, steps // 4) if cuda else (3, max(3, steps // 4))
+            return {"rate": peers.sentence_transformers_trainer(folder, pairs, batch, warmup, timed)}
 
     rows.append(measure("dialnb", ours, device))
     if compare:
@@ -165,7 +167,7 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     def ours() -> dict:
         encoder = random_encoder(shape, tokenizer, device)
         settings = TrainingSettings(
-            32, max_steps=5, epochs=1e6, learning_rate=3e-5, optimiser="adamw", compiled=True,
+            32, max_steps=20 if cuda else 2, epochs=1e6, learning_rate=3e-5, optimiser="adamw", compiled=True,
             precision="bfloat16" if cuda else "float32",
         )  # fmt: skip
         objective = _Selection(encoder.dim)

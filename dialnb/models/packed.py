@@ -101,7 +101,7 @@ def packed_forward(
             return _last_for_first(x, layers[-1], packed, **constants)
         states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
     elif compiled and torch.is_grad_enabled():
-        states = _compiled(block, **constants)(x, layers, packed.starts, seeds)
+        states = _compiled(block, x.shape[1], len(layers), **constants)(x, layers, packed.starts, seeds)
     else:
         attend = partial(kernel_attention, block=block)
         states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
@@ -138,12 +138,18 @@ def _last_for_first(
 
 
 @cache
-def _compiled(block: int, **constants) -> Callable:
-    """The whole stack as one graph with a free number of tokens, so that the host stays ahead of the device."""
+def _compiled(block: int, width: int, depth: int, **constants) -> Callable:
+    """The whole stack as one graph with a free number of tokens, so that the host stays ahead of the device.
+
+    Every shape gets a function under a name of its own: the compiler takes a number that differs between two calls of
+    one function for a variable, and code for a variable number of heads is slow.
+    """
 
     def stack(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
         return _stack(x, layers, starts, seeds, attend=partial(kernel_attention, block=block), **constants)
 
+    shape = (block, width, depth, *(value for value in constants.values() if isinstance(value, int | str)))
+    stack.__code__ = stack.__code__.replace(co_name="_".join(map(str, ("stack", *shape))))
     graph = torch.compile(stack, fullgraph=True)
 
     def call(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
