@@ -215,10 +215,11 @@ def judge(claim: Claim, results: pd.DataFrame, slug: str = "", items: pd.DataFra
             parts.append((name, judges[claim.kind](claim, part)))
             continue
         sides = _pairs(claim)
+        own = items[items[claim.each].astype(str) == name] if items is not None and claim.each in items else items
         for better, worse in sides:
             label = " ".join(filter(None, [f"{evidence.describe(better)} against {evidence.describe(worse)}", name]))
             try:
-                parts.append((label, _judge_pair(claim, part, better, worse, len(sides) * len(groups), items)))
+                parts.append((label, _judge_pair(claim, part, better, worse, len(sides) * len(groups), own)))
             except Lacking as error:
                 lacking[label] = str(error)
     if not parts:

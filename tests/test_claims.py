@@ -165,6 +165,17 @@ def test_each_value_of_a_column_is_judged_by_itself(generator):
     assert judge(claim(each="window"), frame[frame.window == 1]).verdict == "holds"
 
 
+def test_items_are_paired_within_each_value_of_a_column():
+    frame = pd.concat([rows({"A": [60.0], "B": [50.0]}, window=1), rows({"A": [40.0], "B": [50.0]}, window=2)])
+    items = pd.DataFrame([
+        {"model": model, "window": window, "item": item, "value": float(item < right) * 100}
+        for model, window, right in (("A", 1, 60), ("B", 1, 50), ("A", 2, 40), ("B", 2, 50))
+        for item in range(100)
+    ])  # fmt: skip
+    found = judge(claim(each="window", paired_over="items"), frame, items=items)
+    assert found.verdict == "fails" and found.estimate == pytest.approx(-10)
+
+
 def test_datasets_can_be_the_units(generator):
     table = np.array([[60.0], [61.0], [59.0], [64.0], [58.0], [60.0]])
     found = judge(claim(paired_over="datasets"), rows({"A": table, "B": table - 5 + generator.normal(size=(6, 1))}))

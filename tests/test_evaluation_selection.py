@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 from dialnb.data.records import QuestionAnswer, RetrievalQuery, ScoredPair, SelectionGroup
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.adversarial import (
+    KINDS,
     Replacement,
     adversarial_metrics,
     apply_index,
     build_adversarial,
     evaluate_adversarial,
+    evaluate_adversarial_items,
 )
 from dialnb.evaluation.metrics import top_k
 from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.evaluation.selection import (
+    ScoreOnce,
     block_ranks,
+    cosine_scorer,
     evaluate_blocks,
     evaluate_candidates,
     evaluate_selection,
@@ -205,6 +209,57 @@ def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate()
     assert (wide["Adversarial first"] == 1).all() and sorted(wide.index) == [0, 1, 2]
     plain = evaluate_selection(scorer, _dialogues(30), dataset="toy")
     assert plain[plain.metric == "MRR"].value.tolist() == [1, 1]
+
+
+def test_harder_adversaries_choose_the_last_the_most_similar_or_other_words():
+    context = ("it does not boot", "which disk is it", "the second one", "")
+    group = SelectionGroup("0", context, ("try another disk then", "no", "yes"), (1, 0, 0))
+    found = {kind: build_adversarial([group], 3, kind) for kind in KINDS}
+    assert found["last"].index[0].utterance == 2, "the last that says something"
+    assert found["similar"].index[0].utterance == 1 and "which disk is it" in found["similar"].groups[0].candidates
+    drawn, place = context[found["paraphrase"].index[0].utterance], found["paraphrase"].index[0].candidate
+    assert found["paraphrase"].groups[0].candidates[place] == f"i said {drawn}"
+    assert found["paraphrase"].index == found["random"].index
+    with pytest.raises(UnknownName, match="kind of adversarial utterance"):
+        build_adversarial([group], 0, "nearest")
+
+
+def test_what_dialogues_add_averages_to_the_metrics():
+    def scorer(groups):
+        return [[(hash_of(c) + int(g.id or 0)) % 7 for c in g.candidates] for g in groups]
+
+    def hash_of(text):
+        return sum(map(ord, text))
+
+    rows, items = evaluate_adversarial_items(scorer, _dialogues(40), dataset="toy", seeds=(0, 1))
+    means = rows[rows["protocol"] == "paper"].groupby("metric")["value"].mean()
+    of_items = items.groupby("metric")["value"].mean()
+    assert of_items.to_dict() == pytest.approx(means[of_items.index].to_dict()) and len(of_items) == 4
+
+
+def test_a_candidate_is_scored_once_after_each_context():
+    asked = []
+
+    def scorer(groups):
+        asked.extend((g.context, c) for g in groups for c in g.candidates)
+        return [[float(len(c)) for c in g.candidates] for g in groups]
+
+    once, groups = ScoreOnce(scorer), _dialogues(3)
+    changed = build_adversarial(groups, 1).groups
+    found = [once(part) for part in (groups, changed, [])]
+    assert found == [[[float(len(c)) for c in g.candidates] for g in part] for part in (groups, changed, [])]
+    assert len(asked) == len(set(asked)) == len({(g.context, c) for g in (*groups, *changed) for c in g.candidates})
+
+
+def test_a_sentence_encoder_ranks_candidates_by_cosine_with_the_context():
+    table = {"a b": [1, 0], "x": [1, 0.1], "y": [0.1, 1]}
+
+    class Table:
+        def encode(self, texts, **settings):
+            return np.array([table[text] for text in texts], np.float32)
+
+    (scores,) = cosine_scorer(Table())([SelectionGroup("0", ("a ", "b"), ("y", "x"), (0, 1))])
+    assert scores[1] > 0.99 and scores[0] < 0.11
 
 
 # --- retrieval and similarity ------------------------------------------------------------------------------------

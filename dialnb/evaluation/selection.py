@@ -124,6 +124,39 @@ def evaluate_candidates(
     return tidy_frame(rows)
 
 
+def cosine_scorer(encoder: SupportsEncode, max_length: int = 128, **encoding: Any) -> Scorer:
+    """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
+
+    def score(groups: Sequence[SelectionGroup]) -> list[list[float]]:
+        contexts = [" ".join(" ".join(group.context).split()) for group in groups]
+        sizes = [len(group.candidates) for group in groups]
+        flat = [text for group in groups for text in group.candidates]
+        queries, query_ids = encode_unique(encoder, contexts, max_length=max_length, truncate="left", **encoding)
+        responses, response_ids = encode_unique(encoder, flat, max_length=max_length, **encoding)
+        scores = pair_scores(normalise(queries), normalise(responses), np.repeat(query_ids, sizes), response_ids)
+        return [part.tolist() for part in np.split(scores, np.cumsum(sizes)[:-1])]
+
+    return score
+
+
+class ScoreOnce:
+    """A scorer that remembers: a candidate that was scored before after the same context is not scored again."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self.known = scorer, {}
+
+    def __call__(self, groups: Sequence[SelectionGroup]) -> list[list[float]]:
+        new: dict[tuple[str, ...], dict[str, None]] = {}
+        for group in groups:
+            unknown = [text for text in group.candidates if (group.context, text) not in self.known]
+            if unknown:
+                new.setdefault(group.context, {}).update(dict.fromkeys(unknown))
+        asked = [SelectionGroup("", context, tuple(texts), (0,) * len(texts)) for context, texts in new.items()]
+        for group, scores in zip(asked, self.scorer(asked) if asked else (), strict=True):
+            self.known |= {(group.context, text): score for text, score in zip(group.candidates, scores, strict=True)}
+        return [[self.known[group.context, text] for text in group.candidates] for group in groups]
+
+
 def selection_rows(
     scores: Sequence[Sequence[float]],
     labels: Sequence[Sequence[int]],

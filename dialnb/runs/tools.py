@@ -83,7 +83,7 @@ def compare_results(first: Path, second: Path) -> pd.DataFrame:
     for folder in (first, second):
         if not (folder / "results.csv").is_file():
             raise DataError(f"{folder} has no results.csv; did the run finish?")
-        frames.append(pd.read_csv(folder / "results.csv"))
+        frames.append(pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""]))
     keys = [name for name in frames[0] if name in frames[1] and name not in MEASURED]
     texts = [frame.astype(dict.fromkeys(keys, str)) for frame in frames]
     both = texts[0][[*keys, "value"]].merge(texts[1][[*keys, "value"]], on=keys, how="outer", suffixes=("_1", "_2"))
