@@ -17,7 +17,7 @@ from dialnb.data.records import Dialogue
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import ACTIONS, FineTuning, fit_classifier, in_batches
 from dialnb.evaluation.linear import fit_linear
-from dialnb.evaluation.metrics import f1_scores, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import f1_scores, group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import few_shot_multilabel_split
 from dialnb.evaluation.vectors import SupportsEncode, encode
 
@@ -126,11 +126,14 @@ def evaluate_actions(
     max_length: int = 128,
     seed: int = 0,
     grid: dict[str, Any] | None = None,
+    groups: np.ndarray | None = None,
     **encoding: Any,
 ) -> pd.DataFrame:
     """DiaEval: F1 of a linear layer on the frozen encoder; the chosen grid point is in the setting columns.
 
     Histories are truncated from the left. ``grid`` overrides arguments of :func:`~dialnb.evaluation.linear.fit_linear`.
+    ``groups`` of test examples give one row each, numbered by ``seed``, whose mean is the F1 of all and whose spread
+    its interval (:func:`~dialnb.evaluation.metrics.group_values`).
     """
     acts = _columns(acts, train, validation, test)
     settings = {"max_length": max_length, "truncate": "left"} | encoding
@@ -141,9 +144,12 @@ def evaluate_actions(
     probe = fit_linear(parts[0], parts[1], _selection_score, seed=seed, **(grid or {}))
     vectors, gold = parts[2]
     point = {"learning_rate": probe.learning_rate, "weight_decay": probe.weight_decay, "epoch": probe.epoch}
-    common = {"task": "action prediction", "dataset": dataset, "protocol": "paper", "seed": seed, "n": len(test)}
-    values = f1_scores(gold, probe.logits(vectors) > 0)
-    return tidy_frame(tidy_rows(values, method="linear probe", **common, **point))
+    common = {"task": "action prediction", "dataset": dataset, "protocol": "paper", "n": len(test)}
+    found = probe.logits(vectors) > 0
+    groups = np.full(len(test), seed) if groups is None else groups
+    values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
+    rows = [tidy_rows(scores, method="linear probe", seed=g, **common, **point) for g, scores in values.items()]
+    return tidy_frame(row for part in rows for row in part)
 
 
 def _selection_score(logits: np.ndarray, gold: np.ndarray) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dialnb.data.records import InferenceItem
 from dialnb.evaluation.linear import fit_linear
-from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import accuracy, group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids
 
 
@@ -25,13 +25,14 @@ def evaluate_inference(
     separator: str = "[SEP]",
     seed: int = 0,
     grid: dict[str, Any] | None = None,
+    groups: np.ndarray | None = None,
     **encoding: Any,
 ) -> pd.DataFrame:
     """Accuracy of a linear layer on the frozen encoder, and the floor of always answering the majority label.
 
     The input is all utterances joined by the separator, truncated from the left so that the judged reply stays. The
     majority is that of the training labels. ``grid`` overrides arguments of
-    :func:`~dialnb.evaluation.linear.fit_linear`.
+    :func:`~dialnb.evaluation.linear.fit_linear`, ``groups`` of test items give one row each, numbered by ``seed``.
     """
     splits = (train, validation, test)
     _, ids = label_ids(*([item.label for item in items] for items in splits))
@@ -44,15 +45,15 @@ def evaluate_inference(
         return accuracy(logits.argmax(1), labels)
 
     probe = fit_linear((vectors[0], ids[0]), (vectors[1], ids[1]), score, seed=seed, **(grid or {}))
-    common = {"task": "dialogue inference", "dataset": dataset, "seed": seed, "n": len(test)}
+    common = {"task": "dialogue inference", "dataset": dataset, "n": len(test)}
     point = {"learning_rate": probe.learning_rate, "weight_decay": probe.weight_decay, "epoch": probe.epoch}
-    rows = tidy_rows(
-        {"Accuracy": score(probe.logits(vectors[2]), ids[2])},
-        protocol="paper",
-        method="linear probe",
-        **common,
-        **point,
-    )
-    majority = np.full(len(test), np.bincount(ids[0]).argmax())
-    rows += tidy_rows({"Accuracy": accuracy(majority, ids[2])}, protocol="floor", method="majority", **common)
+    groups = np.full(len(test), seed) if groups is None else groups
+    rows: list[dict[str, Any]] = []
+    for protocol, method, answers, settings in (
+        ("paper", "linear probe", probe.logits(vectors[2]).argmax(1), point),
+        ("floor", "majority", np.full(len(test), np.bincount(ids[0]).argmax()), {}),
+    ):
+        values = group_values(lambda chosen, a=answers: {"Accuracy": accuracy(a[chosen], ids[2][chosen])}, groups)
+        for group, scores in values.items():
+            rows += tidy_rows(scores, protocol=protocol, method=method, seed=group, **common, **settings)
     return tidy_frame(rows)

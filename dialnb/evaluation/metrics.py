@@ -7,7 +7,7 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,6 +44,25 @@ def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows))
     settings = [column for column in frame.columns if column not in COLUMNS]
     return frame.reindex(columns=[*COLUMNS, *settings])
+
+
+def group_values(score: Callable[[np.ndarray], Mapping[str, float]], groups: np.ndarray) -> dict[int, dict[str, float]]:
+    """One value per metric and group of test items; their mean is the score of all items, their spread its uncertainty.
+
+    ``score`` takes row numbers, ``groups`` holds the group of every row. This is the grouped jackknife: scoring without
+    each group in turn tells how far the group moves the whole. For a share of items and groups of one size the values
+    are simply the shares of the groups; for an F1, which is no average over items, they still average to the whole.
+
+    >>> hit = np.array([1, 1, 0, 1])
+    >>> group_values(lambda rows: {"Accuracy": 100 * hit[rows].mean()}, np.array([0, 0, 1, 1]))
+    {0: {'Accuracy': 100.0}, 1: {'Accuracy': 50.0}}
+    """
+    names, whole = np.unique(groups), score(np.arange(len(groups)))
+    if len(names) == 1:
+        return {int(names[0]): {metric: float(value) for metric, value in whole.items()}}
+    without = [score(np.flatnonzero(groups != name)) for name in names]
+    moved = {m: (len(names) - 1) * (np.mean(v := [part[m] for part in without]) - np.array(v)) for m in whole}
+    return {int(g): {m: float(whole[m] + moved[m][i]) for m in whole} for i, g in enumerate(names)}
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:

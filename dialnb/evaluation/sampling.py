@@ -19,6 +19,18 @@ class FewShotSplit:
     validation: np.ndarray
 
 
+def item_groups(keys: Sequence[Hashable], count: int = 10, seed: int = 24) -> np.ndarray:
+    """A group number for every test item: items of one key (a dialogue) stay together, keys are dealt out by ``seed``.
+
+    >>> len(set(item_groups(["a", "b", "a", "b"], 2)[[0, 2]]))
+    1
+    """
+    distinct = list(dict.fromkeys(keys))
+    dealt = np.random.default_rng(seed).permutation(len(distinct)) % min(count, max(1, len(distinct)))
+    number = dict(zip(distinct, dealt.tolist()))
+    return np.array([number[key] for key in keys], np.int64)
+
+
 def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShotSplit:
     """DSE's sampler: per label, in order of first appearance, draw ``min(2 * shots, available)`` rows.
 

@@ -9,15 +9,12 @@ import pandas as pd
 
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
+from dialnb.data.levels import find as find
 from dialnb.errors import DialnbError, Offline
 from dialnb.models.encoder import Encoder
 from dialnb.studies.training import Job
 from dialnb.training import TrainingSettings
 from dialnb.training.recipes import get_recipe, scaled
-
-LEVELS = ("bundled", "sources", "official")
-"""Where evaluation data may come from: the package, public copies as well, the papers' own releases as well."""
-
 
 # --- data -------------------------------------------------------------------------------------------------------------
 
@@ -28,23 +25,6 @@ def corpus(run) -> list[Dataset]:
     if name == "bundled":
         return [load("bundled/dialogues")]
     return [load(part.dataset, part.variant) for part in collection(name) if part.paired]
-
-
-def find(data: str, *choices: tuple[str, str, str | None]) -> Dataset:
-    """The first of (level, dataset, variant) that ``data`` admits and that can be had here.
-
-    The paper's own data come first and what stands in for them last, so a run says by its dataset what it used.
-    """
-    admitted = [choice for choice in choices if LEVELS.index(choice[0]) <= LEVELS.index(data)]
-    if not admitted:
-        wanted = " or ".join(dict.fromkeys(name for _, name, _ in choices))
-        raise Offline(f"needs {wanted}, which is not bundled: profile 'gpu', or data={choices[-1][0]}")
-    for _, name, variant in admitted[:-1]:
-        try:
-            return load(name, variant)
-        except Offline:
-            continue
-    return load(*admitted[-1][1:])
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,255 @@
+"""DiaEval, the benchmark of the WMDC paper: three tasks, each with a frozen encoder, for any encoder in one call.
+
+* action prediction: the acts of the next utterance, from the dialogue so far (DSTC2, GSIM; micro and macro F1);
+* dialogue inference: is the last reply consistent with the dialogue? (CI-ToD, DECODE; accuracy)
+* response retrieval: the true reply among 100 by cosine, nothing is trained (DSTC7-Ubuntu; Top-k).
+
+The first two train one linear layer on mean-pooled vectors; its rate and weight decay are chosen on validation data.
+Every score comes as ten rows, numbered by ``seed``: groups of test dialogues that are the same for every encoder. Their
+mean is the score, their spread its interval, and two encoders can be compared group by group.
+
+>>> rows = run_diaeval(dialnb.load_encoder("mini"))                                             # doctest: +SKIP
+>>> diaeval_summary(rows)                                                                       # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dialnb.data import Dataset, load
+from dialnb.data.levels import find
+from dialnb.data.records import InferenceItem
+from dialnb.errors import Offline
+from dialnb.evaluation.actions import ActionExample, evaluate_actions, next_act_examples
+from dialnb.evaluation.inference import evaluate_inference
+from dialnb.evaluation.metrics import tidy_frame
+from dialnb.evaluation.sampling import item_groups
+from dialnb.evaluation.selection import evaluate_candidates
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.examples.acts import act_columns, with_universal_acts
+
+GROUPS = 10
+SPLITS = ("train", "dev", "test")
+UNIVERSAL = ("DSTC2", "GSIM")
+"""Datasets whose acts are translated to universal ones, so that both have the printed number of columns."""
+
+LONGEST = 256
+"""Dialogues of DECODE with as many words and marks or more are left out."""
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def action_data(data: str) -> dict[str, Dataset]:
+    """DSTC2 and GSIM; of bundled data, STAR's wizard actions stand in."""
+    if data == "bundled":
+        return {"STAR": load("bundled/STAR")}
+    return {name: find(data, ("official", name, "official"), ("sources", name, "copies")) for name in UNIVERSAL}
+
+
+def consistency_data(data: str) -> dict[str, Dataset]:
+    """CI-ToD, which the paper's tables call IC-TOD; the weather part of its training set is in the official files."""
+    return {"CI-ToD": find(data, ("official", "CI-ToD", "official"), ("bundled", "bundled/CI-ToD", None))}
+
+
+def contradiction_data(data: str) -> dict[str, Dataset]:
+    """DECODE; of public copies, its dialogues between people and bots, which come without a training set."""
+    return {"DECODE": find(data, ("official", "DECODE", "main"), ("sources", "DECODE", "human-bot"))}
+
+
+def entailment_data(data: str) -> dict[str, Dataset]:
+    """The other reading of "DECODE": the printed 31,011, 1,650 and 1,650 rows with 3 labels are a tenth of
+    Dialogue-NLI, of which every tenth row is taken."""
+    whole = find(data, ("sources", "Dialogue-NLI", None))
+    return {"Dialogue-NLI": whole[::10]}
+
+
+def candidate_data(data: str) -> dict[str, Dataset]:
+    """DSTC7-Ubuntu, whose place the Ubuntu IRC logs take where it cannot be had."""
+    found = find(data, ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/UbuntuIRC", "selection-100"))
+    return {found.name.removeprefix("bundled/"): found}
+
+
+def drawn(items: Sequence, limit: int | None, seed: int = 24) -> list[int]:
+    """Places of ``limit`` items in their order, drawn once by ``seed``; all of them for None."""
+    if limit is None or limit >= len(items):
+        return list(range(len(items)))
+    return np.sort(np.random.default_rng(seed).choice(len(items), limit, replace=False)).tolist()
+
+
+def separator_of(encoder: SupportsEncode) -> str:
+    """What stands between two utterances: the token that the encoder's own tokenizer ends a sequence with."""
+    tokenizer = getattr(encoder, "tokenizer", None)
+    return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
+
+
+class ActionSamples(NamedTuple):
+    """Examples of one split, and the dialogue that each comes from."""
+
+    examples: list[ActionExample]
+    dialogues: list[str]
+
+
+def action_samples(records: Dataset, dataset: str, separator: str = "[SEP]") -> dict[str, ActionSamples]:
+    """Every utterance from the third on, by split; the acts of a dataset named in ``UNIVERSAL`` are universal ones.
+
+    Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
+    acts are unknown; in the official files it has none, and that is its label.
+    """
+    dialogues = with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
+    found = {split: ActionSamples([], []) for split in SPLITS}
+    for number, dialogue in enumerate(dialogues):
+        for example in next_act_examples([dialogue], separator=separator):
+            if example.acts or records.variant == "official":
+                found[dialogue.split].examples.append(example)
+                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
+    return found
+
+
+def act_names(records: Dataset, dataset: str) -> list[str]:
+    """The label columns: universal acts, or all acts that occur."""
+    return act_columns(dataset) if dataset in UNIVERSAL else sorted(set(records.column("utterances.acts")))
+
+
+def short_enough(item: InferenceItem) -> bool:
+    """Is the dialogue shorter than 256 words and punctuation marks?"""
+    return sum(len(re.findall(r"\w+|[^\w\s]", said)) for said in item.utterances) < LONGEST
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def actions_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
+    samples, parts = action_samples(records, dataset, separator_of(encoder)), {}
+    for split in SPLITS:
+        kept = drawn(samples[split].examples, train_limit if split == "train" else limit)
+        parts[split] = ActionSamples(*([column[i] for i in kept] for column in samples[split]))
+    examples, groups = [parts[split].examples for split in SPLITS], item_groups(parts["test"].dialogues, GROUPS)
+    return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+
+
+def inference_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """Table 3: accuracy, and that of the majority label (protocol ``floor``).
+
+    A dataset without a training split is cross-validated: every group is the test set once, the next one is for
+    validation, the others are for training.
+    """
+    items = [item for item in records if dataset != "DECODE" or short_enough(item)]
+    options = {"dataset": dataset, "separator": separator_of(encoder)}
+    splits = {split: [item for item in items if item.split == split] for split in SPLITS}
+    if splits["train"]:
+        parts = [[splits[s][i] for i in drawn(splits[s], train_limit if s == "train" else limit)] for s in SPLITS]
+        groups = item_groups(range(len(parts[2])), GROUPS)
+        return evaluate_inference(encoder, *parts, groups=groups, **options)
+    kept = [items[i] for i in drawn(items, limit)]
+    groups, once, rows = item_groups(range(len(kept)), GROUPS), EncodeOnce(encoder), []
+    for group in np.unique(groups):
+        held_out = (group + 1) % (groups.max() + 1)
+        where = {"test": groups == group, "dev": groups == held_out}
+        where["train"] = ~(where["test"] | where["dev"])
+        parts = [[kept[i] for i in np.flatnonzero(where[split])] for split in SPLITS]
+        rows.append(evaluate_inference(once, *parts, seed=int(group), **options).assign(n=len(kept)))
+    return pd.concat(rows, ignore_index=True)
+
+
+def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> pd.DataFrame:
+    """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
+    lists = records.filter(split=("dev", "test"))
+    mark = f" {separator_of(encoder)} "
+    chosen = [replace(lists[i], context=(mark.join(lists[i].context),)) for i in drawn(lists, groups)]
+    numbers, once, rows = item_groups(range(len(chosen)), GROUPS), EncodeOnce(encoder), []
+    for number in np.unique(numbers):
+        part = [chosen[i] for i in np.flatnonzero(numbers == number)]
+        found = evaluate_candidates(once, part, dataset=dataset, response_length=64, truncate="left")
+        rows.append(found.assign(seed=int(number), n=len(chosen)))
+    return tidy_frame(pd.concat(rows).to_dict("records"))
+
+
+class Test(NamedTuple):
+    """One part of the benchmark: the table that reports it, its name, its function, its data, what limits it."""
+
+    table: str
+    name: str
+    function: Callable[..., pd.DataFrame]
+    data: Callable[[str], dict[str, Dataset]]
+    settings: tuple[str, ...] = ("limit", "train_limit")
+
+
+BENCHMARK = (
+    Test("T2", "action prediction", actions_of, action_data),
+    Test("T3", "dialogue inference", inference_of, consistency_data),
+    Test("T3", "dialogue inference", inference_of, contradiction_data),
+    Test("T3", "dialogue inference", inference_of, entailment_data),
+    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",)),
+)
+
+
+def run_diaeval(
+    encoder: SupportsEncode,
+    data: str = "bundled",
+    *,
+    limit: int | None = None,
+    train_limit: int | None = None,
+    groups: int | None = None,
+    progress: Callable[[str], Any] = lambda line: None,
+) -> pd.DataFrame:
+    """All of DiaEval for one encoder: tidy rows with a column ``table``; what could not be had is in ``.attrs``.
+
+    Args:
+        encoder: anything with ``encode``: a :class:`~dialnb.models.encoder.Encoder`, or a model of one's own.
+        data: ``"bundled"`` needs nothing else, ``"sources"`` takes public copies as well (a mirror or the network),
+            ``"official"`` the paper's own releases where they can be had.
+        limit, train_limit, groups: at most so many validation and test items, training items, lists of candidates.
+        progress: is called with a line before each dataset.
+    """
+    limits = {"limit": limit, "train_limit": train_limit, "groups": groups}
+    rows, missing = [], {}
+    for test in BENCHMARK:
+        try:
+            sets = test.data(data)
+        except Offline as error:
+            missing[test.data.__name__.removesuffix("_data")] = str(error).splitlines()[0]
+            continue
+        for dataset, records in sets.items():
+            progress(f"{test.name}: {dataset}")
+            chosen = {name: limits[name] for name in test.settings}
+            rows.append(test.function(encoder, records, dataset, **chosen).assign(table=test.table))
+    frame = pd.concat(rows, ignore_index=True)
+    frame.attrs["not_run"] = missing
+    return frame
+
+
+SHOWN = {"T2": ["Micro-F1", "Macro-F1"], "T3": ["Accuracy"], "T4": ["Top-1", "Top-3", "Top-5", "Top-10"]}
+
+
+def printed_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that answer the paper's tables, and the majority's: no second way of breaking ties, no extra metrics."""
+    wanted = [metric in SHOWN[table] for table, metric in zip(rows["table"], rows["metric"])]
+    ties = rows["ties"].isna() | (rows["ties"] == "against") if "ties" in rows else True
+    return rows[np.array(wanted) & ties]
+
+
+def diaeval_summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line for each score: task, dataset, metric, value ± 95 % interval over groups of test dialogues, items."""
+    from dialnb.statistics import mean_interval
+
+    shown, lines = printed_rows(rows), []
+    keys = ["table", "task", "dataset", "metric", "protocol"]
+    for (_, task, dataset, metric, protocol), part in shown.groupby(keys, sort=False):
+        found = mean_interval(part["value"].to_numpy())
+        half = (found.high - found.low) / 2 if np.isfinite(found.high - found.low) else np.nan
+        named = f"{metric} of the majority label" if protocol == "floor" else metric
+        lines.append({"task": task, "dataset": dataset, "metric": named, "value": found.estimate, "±": half,
+                      "n": int(part["n"].max())})  # fmt: skip
+    return pd.DataFrame(lines).round(2)
