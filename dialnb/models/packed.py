@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dialnb.models import cpu
-from dialnb.models.attention import block_size, grouped_attention, has_kernel, kernel_attention
+from dialnb.models.attention import SHORT, block_size, grouped_attention, has_kernel, kernel_attention
 from dialnb.models.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
@@ -100,7 +100,7 @@ def packed_forward(
             x = _stack(x, layers[:-1], packed.starts, seeds, attend=attend, **constants)
             return _last_for_first(x, layers[-1], packed, **constants)
         states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
-    elif compiled and torch.is_grad_enabled():
+    elif compiled and block <= SHORT and torch.is_grad_enabled():
         states = _compiled(block, x.shape[1], len(layers), **constants)(x, layers, packed.starts, seeds)
     else:
         attend = partial(kernel_attention, block=block)
