@@ -225,11 +225,32 @@ def test_the_linear_layer_reaches_the_accuracy_of_logistic_regression():
 
 def test_the_linear_layer_keeps_the_best_epoch_of_the_best_grid_point():
     vectors, labels = np.eye(4), np.array([0, 1, 0, 1])
-    scores = iter([1, 5, 3, 2, 2, 6, 0, 0, 0])
+    scores = iter([1, 2, 5, 6, 3, 0, 2, 0])  # of both points after each epoch, until both have stopped
     probe = fit_linear(
         (vectors, labels), (vectors, labels), lambda *_: next(scores), rates=(1e-3, 1e-2), decays=(0.0,), patience=1
     )
     assert (probe.learning_rate, probe.epoch, probe.validation) == (1e-2, 2, 6)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_every_point_of_the_grid_moves_as_pytorchs_own_adamw(several):
+    generator = np.random.default_rng(1)
+    vectors, classes = generator.normal(size=(40, 5)).astype(np.float32), 3
+    targets = generator.integers(0, 2, (40, classes)) if several else generator.integers(0, classes, 40)
+    probe = fit_linear((vectors, targets), (vectors, targets), lambda *_: 1.0, rates=(1e-2,), decays=(0.3,), epochs=1,
+                       batch_size=16, seed=5)  # fmt: skip
+    layer = torch.nn.Linear(5, classes)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    optimiser = torch.optim.AdamW(layer.parameters(), lr=1e-2, weight_decay=0.3)
+    wanted = torch.from_numpy(targets.astype(np.float32 if several else np.int64))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits if several else torch.nn.functional.cross_entropy
+    for rows in torch.randperm(40, generator=torch.Generator().manual_seed(5)).split(16):
+        optimiser.zero_grad()
+        loss(layer(torch.from_numpy(vectors)[rows]), wanted[rows]).backward()
+        optimiser.step()
+    np.testing.assert_allclose(probe.weight, layer.weight.detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(probe.bias, layer.bias.detach().numpy(), atol=1e-6)
 
 
 def _items(n: int, seed: int) -> list[InferenceItem]:

@@ -21,6 +21,8 @@ from dialnb.evaluation import (
     finetune_responses,
 )
 from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.diaeval import UNIVERSAL
+from dialnb.evaluation.diaeval import candidate_data as candidate_data
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
@@ -30,9 +32,6 @@ from dialnb.studies.training import conversations, thin
 
 POOL = 5000
 """Pairs that fine-tuning on responses draws its 500 or 1000 from; the others are for testing."""
-
-UNIVERSAL = ("DSTC2", "GSIM")
-"""Datasets whose acts are translated to universal ones, so that both have the printed number of columns."""
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -54,12 +53,6 @@ def question_data(data: str) -> dict[str, Dataset]:
     found = find(data, ("official", "AmazonQA", "official"), ("sources", "AmazonQA", "copies"),
                  ("bundled", "bundled/dialogues", None))  # fmt: skip
     return {found.name if found.name == "AmazonQA" else "bundled questions": found}
-
-
-def candidate_data(data: str) -> dict[str, Dataset]:
-    """DSTC7-Ubuntu, whose place the Ubuntu IRC logs take where it cannot be had."""
-    found = find(data, ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/UbuntuIRC", "selection-100"))
-    return {found.name.removeprefix("bundled/"): found}
 
 
 def action_data(data: str) -> dict[str, Dataset]:
