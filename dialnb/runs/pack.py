@@ -28,8 +28,8 @@ from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
 FOLDER = "dialnb-pack"
-HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp")
-"""Declared, but not imported by a headless run."""
+HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
+"""Declared, but not needed by a headless run."""
 
 USUAL = (
     "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "seaborn", "pandas", "matplotlib",
