@@ -1,4 +1,4 @@
-"""Shape of an embedding space: alignment, uniformity, whitening, and how faithful a projection is."""
+"""Shape of an embedding space: alignment, uniformity, anisotropy, whitening, and how faithful a projection is."""
 
 from __future__ import annotations
 
@@ -47,6 +47,19 @@ def uniformity(vectors: np.ndarray, block: int = 1024) -> float:
             kernel = np.exp(4 * np.minimum(rows @ columns.T, 1) - 4)
             total += float(np.triu(kernel, 1).sum() if other == start else kernel.sum())
     return float(np.log(total / (n * (n - 1) / 2)))
+
+
+def anisotropy(vectors: np.ndarray) -> float:
+    """Mean cosine over unordered pairs of vectors: 0 where directions are spread evenly, 1 where all are the same.
+
+    >>> round(anisotropy(np.array([[1, 0], [1, 0], [0, 2]])), 4)
+    0.3333
+    """
+    points = normalise(np.asarray(vectors, np.float64))
+    n = len(points)
+    if n < 2:
+        raise DataError(f"anisotropy needs at least two vectors, got {n}")
+    return float((np.square(points.sum(0)).sum() - np.square(points).sum()) / (n * (n - 1)))
 
 
 def whiten(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
