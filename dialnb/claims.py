@@ -361,15 +361,13 @@ def _combine(parts: list[tuple[str, Verdict]], lacking: list[str], encoders: tup
 
 
 def _why_not(claim: Claim, lacking: str, not_run: list[Mapping[str, str]]) -> str:
-    """The recorded reason for a row that the claim needs, else what is lacking."""
-    sides = [
-        claim.better,
-        *(claim.order or ()),
-        *(claim.worse if isinstance(claim.worse, list) else [claim.worse or {}]),
-    ]
+    """The recorded reason for a row that the claim needs, or for its whole table; else what is lacking."""
+    worse = claim.worse if isinstance(claim.worse, list) else [claim.worse or {}]
+    sides = [claim.rows, claim.better, *claim.order, *worse, *(side for pair in claim.pairs for side in pair)]
     models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
     tables = np.atleast_1d(claim.rows.get("table", [])).tolist()
     for entry in not_run:
         if entry.get("model") in models and (not tables or entry.get("table") in (None, "", *tables)):
             return f"{entry['model']}: {entry['reason']}"
-    return lacking
+    whole = [entry for entry in not_run if not entry.get("model") and not entry.get("column")]
+    return next((entry["reason"] for entry in whole if entry.get("table") in tables), lacking)

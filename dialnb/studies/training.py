@@ -91,12 +91,12 @@ def train_model(
 
 def pretraining(
     shape: str, vocabulary: Encoder, corpora: Sequence[Dataset], epochs: float, limit: int | None = None,
-    max_steps: int | None = None, seed: int = 1,
+    max_steps: int | None = None, seed: int = 1, kind: str = "bert",
 ) -> Job:  # fmt: skip
     """The stage that makes an encoder of ``shape`` from scratch, with the word pieces of another one."""
     settings = replace(PRETRAINING, epochs=epochs, max_steps=max_steps, seed=seed)
     return pretrain_encoder, {
-        "recipe": PretrainingRecipe(shape, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
+        "recipe": PretrainingRecipe(shape, kind, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
         "limit": limit,
     }  # fmt: skip
 
