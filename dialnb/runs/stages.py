@@ -68,6 +68,10 @@ class StageCache:
         result, record = found
         return result, StageRecord(name, cached=cached, **record)
 
+    def holds(self, function: Callable, inputs: dict[str, Any]) -> bool:
+        """Whether there is a result already (not whether it is sound)."""
+        return (self.root / stage_key(function, inputs) / "stage.json").is_file()
+
     def _locked(self, name: str, key: str) -> FileLock:
         lock = FileLock(self.root / f"{key}.lock")
         try:

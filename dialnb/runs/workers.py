@@ -11,8 +11,9 @@ import pickle
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -35,22 +36,27 @@ class Workers:
 
         A process that dies (out of memory, say) loses nothing: what is missing afterwards is made by the caller.
         """
-        if self._pool is None:
+        jobs = {name: (f, inputs) for name, (f, inputs) in jobs.items() if not self.cache.holds(f, inputs)}
+        if jobs and self._pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.count)
             self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
-        place = (self.cache.root, self.cache.fresh_since)
-        waiting = {self._pool.submit(_make, pickle.dumps((*place, name, *job))): name for name, job in jobs.items()}
-        made = set()
+        left, waiting, done, made = iter(jobs.items()), {}, 0, set()
         try:
-            for number, future in enumerate(as_completed(waiting), 1):
-                found, name = future.result(), waiting[future]
-                if isinstance(found, str):
-                    raise DialnbError(f"stage {name} failed in its own process:\n{found}")
-                if not found.cached:
-                    made.add(found.key)
-                    self.cache.say(f"stage {name}: done in {found.seconds:.1f} s ({number} of {len(waiting)})")
+            while True:
+                for name, job in islice(left, 2 * self.count - len(waiting)):  # a job carries its encoder: few at once
+                    packed = pickle.dumps((self.cache.root, self.cache.fresh_since, name, *job))
+                    waiting[self._pool.submit(_make, packed)] = name
+                if not waiting:
+                    break
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    found, name, done = future.result(), waiting.pop(future), done + 1
+                    if isinstance(found, str):
+                        raise DialnbError(f"stage {name} failed in its own process:\n{found}")
+                    if not found.cached:
+                        made.add(found.key)
+                        self.cache.say(f"stage {name}: done in {found.seconds:.1f} s ({done} of {len(jobs)})")
         except BrokenProcessPool:
-            self.cache.say(f"a process that made stages died; going on without ({len(waiting)} stages were given out)")
+            self.cache.say(f"a process that made stages died after {done} of {len(jobs)}; going on in one process")
             self._pool = None
         except BaseException:
             self.close()
