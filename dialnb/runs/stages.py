@@ -69,8 +69,8 @@ class StageCache:
         return result, StageRecord(name, cached=cached, **record)
 
     def holds(self, function: Callable, inputs: dict[str, Any]) -> bool:
-        """Whether there is a result already (not whether it is sound)."""
-        return (self.root / stage_key(function, inputs) / "stage.json").is_file()
+        """Whether there is a result that counts already; whether it is sound is seen when it is read."""
+        return not self.fresh_since and (self.root / stage_key(function, inputs) / "stage.json").is_file()
 
     def _locked(self, name: str, key: str) -> FileLock:
         lock = FileLock(self.root / f"{key}.lock")
