@@ -21,7 +21,7 @@ def register(subparsers) -> None:
     pretrain = subparsers.add_parser("pretrain", help="make an encoder from scratch by language modelling on dialogues")
     pretrain.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
     pretrain.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
-    pretrain.add_argument("--shape", default="mini", help="mini, small or base (default: %(default)s)")
+    pretrain.add_argument("--shape", default="mini", help="mini, small, medium or base (default: %(default)s)")
     pretrain.add_argument("--kind", default="bert", help="bert or electra (default: %(default)s)")
     pretrain.add_argument("--vocabulary", type=int, default=8192, help="word pieces (default: %(default)s)")
     pretrain.set_defaults(run=_pretrain)
@@ -46,7 +46,7 @@ def register(subparsers) -> None:
     evaluate.set_defaults(run=_evaluate)
 
     bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
-    bench.add_argument("--shape", help="mini, small or base (default: base on a GPU, mini on a CPU)")
+    bench.add_argument("--shape", help="mini, small, medium or base (default: base on a GPU, mini on a CPU)")
     bench.add_argument("--batch", type=int, help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
     bench.add_argument("--steps", type=int, help="timed steps (default: 200 on a GPU, 12 on a CPU)")
     bench.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
