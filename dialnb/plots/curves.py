@@ -62,7 +62,8 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
     """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given."""
     require(data, "training_curves", (line, "step", "loss"))
     with_rate = "rate" in data and data["rate"].notna().any()
-    figure = canvas(COLUMN, 4.2 if with_rate else 3.3)
+    below = 0.15 * data[line].nunique() if data[line].nunique() > 3 else 0
+    figure = canvas(COLUMN, (4.2 if with_rate else 3.3) + below)
     ratios = [3, 1] if with_rate else [1]
     axes = figure.subplots(len(ratios), squeeze=False, sharex=True, height_ratios=ratios)[:, 0]
     for name, (colour, marker, dashes) in looks(data[line]).items():
@@ -74,7 +75,11 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
         if with_rate:
             axes[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
     axes[0].set(ylabel="loss", title=title)
-    axes[0].legend()
+    lines, names = axes[0].get_legend_handles_labels()
+    if len(names) > 3:
+        figure.legend(lines, names, loc="outside lower center", ncols=2)
+    else:
+        axes[0].legend()
     if with_rate:
         axes[1].set_ylabel("learning\nrate")
         axes[1].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))

@@ -113,6 +113,7 @@ def summary(run, table: str, index: Sequence[str], columns: Sequence[str], **whe
     rows = select(rows_of(run, table), where)
     if rows.empty:
         return pd.DataFrame()
+    rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
     return rows.pivot_table("value", list(index), list(columns), sort=False).round(2)
 
 

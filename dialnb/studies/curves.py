@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dialnb.data import Dataset
+from dialnb.errors import TrainingError
 from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.vectors import EncodeOnce
@@ -101,7 +102,10 @@ def ablate(run, corpora: list[Dataset]) -> pd.DataFrame:
     })  # fmt: skip
     for what, value, settings, options in points:
         rows = made[label(settings, options)]
-        run.add(rows, model="DSE", table="X-sweep", what=what, at=str(value))
+        if rows.empty:
+            run.not_run("X-sweep", model=f"{what} {value}", reason="its loss became infinite or not a number")
+        else:
+            run.add(rows, model="DSE", table="X-sweep", what=what, at=str(value))
     return rows_of(run, "X-sweep")
 
 
@@ -109,7 +113,10 @@ def ablation_point(
     encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, tail: bool,
     options: dict[str, Any], sets: dict[str, Dataset], test_limit: int | None, seeds, folder: Path,
 ) -> pd.DataFrame:  # fmt: skip
-    """DSE trained with one thing changed, and its 1-shot intent accuracy."""
-    model = train_model("DSE", encoder, corpora, settings, limit, tail, options, False, folder)["encoder"]
+    """DSE trained with one thing changed, and its 1-shot intent accuracy; no rows where the loss left all bounds."""
+    try:
+        model = train_model("DSE", encoder, corpora, settings, limit, tail, options, False, folder)["encoder"]
+    except TrainingError:
+        return tidy_frame([])
     rows = [tasks.intents_of(model, records, name, test_limit, (1,), seeds) for name, records in sets.items()]
     return pd.concat(rows).query("method == 'prototype-code'")

@@ -182,7 +182,7 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
     for name in TRAINED:
         if name not in wanted:
             left_out(run, MODEL_TABLES, model=name)
-    curves = [result["curve"].assign(model=name) for name, result in made.items()]
+    curves = [made[name]["curve"].assign(model=name) for name in wanted if name in made]
     return Trained(models, pd.concat(curves, ignore_index=True), epochs)
 
 
@@ -209,9 +209,7 @@ def _checkpoints(run) -> dict[str, Encoder]:
 
 def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
     """Time and memory of every training; where steps were cut, what all of them would take."""
-    named = [name for name in TRAINED if name in set(curves["model"])]
-    own = curves[curves["model"].isin(named)]
-    return common.training_times(run, own, lambda name: get_recipe(name).settings.epochs)
+    return common.training_times(run, curves, lambda name: get_recipe(name).settings.epochs)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
