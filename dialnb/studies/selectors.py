@@ -247,8 +247,9 @@ def project_marks(
     planes = []
     for task, (vectors, right) in mark_vectors(selector, groups).items():
         labels = np.where(right, "target", "other")
-        planes.append(project(vectors, method, seed=seed).assign(task=task, corpus=dataset, label=labels))
-    return pd.concat(planes, ignore_index=True).sort_values(["task", "label"], kind="stable", ignore_index=True)
+        plane = project(vectors, method, seed=seed).assign(task=task, corpus=dataset, label=labels)
+        planes.append(plane.sort_values("label", kind="stable"))  # the others first, so that targets lie on top
+    return pd.concat(planes, ignore_index=True)
 
 
 @torch.inference_mode()

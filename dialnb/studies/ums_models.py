@@ -147,7 +147,7 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
         if name not in SHAPES:
             known[place] = load_encoder(name)
             continue
-        chosen[place] = f"{name} {kind} from scratch"
+        chosen[place] = f"{language} {kind} ({name}, from scratch)"
         if language == "English":
             job = pretraining(name, known[english], common.corpus(run), s.pretrain_epochs, s.dialogues,
                               s.pretrain_steps, s.seed, "electra")  # fmt: skip
