@@ -8,13 +8,15 @@ from dialnb.plots.curves import scores_by_epoch, sweep, training_curves
 from dialnb.plots.dialogues import manipulations, scored_replies
 from dialnb.plots.overview import overview
 from dialnb.plots.pairs import pair_construction
-from dialnb.plots.spaces import projection_panels, uniformity_alignment
+from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
 from dialnb.plots.style import PALETTE, STYLE, save
+from dialnb.plots.templates import template_clusters, template_losses, template_system
 
 __all__ = [
     "PALETTE",
     "STYLE",
     "grouped_bars",
+    "highlighted_panels",
     "manipulations",
     "overview",
     "pair_construction",
@@ -23,6 +25,9 @@ __all__ = [
     "scored_replies",
     "scores_by_epoch",
     "sweep",
+    "template_clusters",
+    "template_losses",
+    "template_system",
     "training_curves",
     "uniformity_alignment",
 ]

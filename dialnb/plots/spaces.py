@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
 from dialnb.plots.style import COLUMN, INK, LINE, SOFT, WIDE, canvas, in_style, looks, require
@@ -79,6 +81,63 @@ def projection_panels(
     method = data["method"].iloc[0] if "method" in data else "Projection"
     figure.suptitle(title or f"{method} of sentence vectors")
     return figure
+
+
+@in_style
+def highlighted_panels(
+    data: pd.DataFrame, *, highlight: Sequence[str], panels: str = "model", colour: str = "label", zoom: bool = True,
+    title: str = "",
+) -> Figure:  # fmt: skip
+    """A panel for each model in which the ``highlight`` labels are coloured and all others grey (TaDSE, Figure 4).
+
+    With ``zoom`` a second row shows the square around the place where the first two labels come closest.
+    """
+    require(data, "highlighted_panels", ("x", "y", panels, colour))
+    across, style = list(dict.fromkeys(data[panels])), looks(highlight)
+    size = min(3.6, (WIDE - 0.2) / len(across))
+    figure = canvas(size * len(across) + 0.2, (size + 0.3) * (1 + zoom) + 1.0)
+    figure.get_layout_engine().set(h_pad=0.08)
+    grid = figure.subplots(1 + zoom, len(across), squeeze=False)
+    for column, name in enumerate(across):
+        shown = data[data[panels] == name]
+        corner, side = _meeting(shown, colour, highlight) if zoom else (np.zeros(2), 0.0)
+        for axes in grid[:, column]:
+            others = shown[~shown[colour].isin(highlight)]
+            axes.scatter(others["x"], others["y"], s=9, color=LINE, edgecolor="none", zorder=1)
+            for label, (tint, marker, _) in style.items():
+                points = shown[shown[colour] == label]
+                axes.scatter(points["x"], points["y"], s=SIZES.get(marker, 20), marker=marker, color=tint,
+                             edgecolor="white", linewidth=0.3, zorder=3, label=str(label))  # fmt: skip
+            axes.set(xticks=[], yticks=[])
+            axes.set_box_aspect(1)
+            axes.spines[:].set(visible=True, color=LINE)
+        top = grid[0, column]
+        top.set_title(str(name))
+        top.set_aspect("equal", adjustable="datalim")
+        if "preservation" in shown:
+            top.set_xlabel(f"neighbours preserved: {shown['preservation'].iloc[0]:.2f}")
+        if zoom:
+            top.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=INK, lw=1.1, zorder=4))
+            grid[1, column].set(xlim=(corner[0], corner[0] + side), ylim=(corner[1], corner[1] + side))
+            grid[1, column].set_xlabel("the square above, larger")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    other = Line2D([], [], linestyle="", marker="o", markersize=4, color=LINE, label="other intents")
+    figure.legend(handles=[*handles, other], loc="outside lower center", ncols=min(5, len(labels) + 1))
+    method = data["method"].iloc[0] if "method" in data else "Projection"
+    figure.suptitle(title or f"{method} of sentence vectors")
+    return figure
+
+
+def _meeting(data: pd.DataFrame, colour: str, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
+    """Lower left corner and side of a square around the two closest points of the first two labels."""
+    first, second = (data[data[colour] == label][["x", "y"]].to_numpy(float) for label in highlight[:2])
+    everything = data[["x", "y"]].to_numpy(float)
+    side = 0.28 * float(np.ptp(everything, axis=0).max())
+    if not len(first) or not len(second):
+        return everything.mean(0) - side / 2, side
+    apart = np.linalg.norm(first[:, None] - second[None], axis=-1)
+    i, j = np.unravel_index(int(apart.argmin()), apart.shape)
+    return (first[i] + second[j]) / 2 - side / 2, side
 
 
 @in_style
