@@ -215,7 +215,8 @@ def judge(claim: Claim, results: pd.DataFrame, slug: str = "", items: pd.DataFra
             parts.append((name, judges[claim.kind](claim, part)))
             continue
         sides = _pairs(claim)
-        own = items[items[claim.each].astype(str) == name] if items is not None and claim.each in items else items
+        paired = bool(claim.each) and items is not None and claim.each in items
+        own = select(items, {claim.each: part[claim.each].unique().tolist()}) if paired else items
         for better, worse in sides:
             label = " ".join(filter(None, [f"{evidence.describe(better)} against {evidence.describe(worse)}", name]))
             try:
@@ -364,8 +365,9 @@ def _why_not(claim: Claim, lacking: str, not_run: list[Mapping[str, str]]) -> st
     """The recorded reason for a row that the claim needs, or for its whole table; else what is lacking."""
     worse = claim.worse if isinstance(claim.worse, list) else [claim.worse or {}]
     sides = [claim.rows, claim.better, *claim.order, *worse, *(side for pair in claim.pairs for side in pair)]
+    sides.append(claim.published or {})
     models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
-    tables = np.atleast_1d(claim.rows.get("table", [])).tolist()
+    tables = np.atleast_1d((claim.published or claim.rows).get("table", [])).tolist()
     for entry in not_run:
         if entry.get("model") in models and (not tables or entry.get("table") in (None, "", *tables)):
             return f"{entry['model']}: {entry['reason']}"

@@ -189,7 +189,8 @@ class _Comparer:
         for entry in self.not_run:
             same_table = entry.get("table") in (None, "", self.table.id)
             same_model = entry.get("model") in (None, "", labels["model"], model)
-            if same_table and same_model and entry.get("column") in (None, "", column):
+            same_data = entry.get("dataset") in (None, "", labels.get("dataset"))
+            if same_table and same_model and same_data and entry.get("column") in (None, "", column):
                 return NOT_RUN, str(entry["reason"])
         return NOT_RUN, "not part of this run"
 

@@ -125,12 +125,17 @@ class Comparison:
             "paper": paper,
             "same": same,
             "note": cell.note,
-            "difference": "" if pd.isna(cell.difference) else f"{cell.difference:+,.{self.digits}f}".replace("-", "−"),
+            "difference": "" if pd.isna(cell.difference) else self._difference(cell.difference),
             "best": best,
             "status": cell.status,
             "sort": cell.published if pd.isna(cell.ours) else cell.ours,
             "facts": "; ".join(fact for fact in facts if fact),
         }
+
+    def _difference(self, value: float) -> str:
+        """Signed, with the digits that the paper prints; counts of whole things have none."""
+        text = f"{value:+,.{self.table.digits}f}".replace("-", "−")
+        return text if self.digits else text.removesuffix(".0")
 
     def _best(self) -> set[tuple[int, str]]:
         """(row, column) of our best values, among rows of one setting, where at least two ran."""
