@@ -24,8 +24,8 @@ def frequency_share(
     claimed: tuple[float, float] = (15, 30),
     title: str = "A few utterances make up much of a corpus",
 ) -> Figure:
-    """``share`` of a corpus (%) covered by its most frequent utterances, against how many of the distinct ones (%) these
-    are: ``top``. The line named ``whole`` is thick; the mark at 1 % spans what the paper claims."""
+    """``share`` of a corpus covered by its most frequent utterances, over the part of the distinct ones that these are
+    (``top``), both in percent. The line named ``whole`` is thick; the mark at 1 % spans what the paper claims."""
     require(data, "frequency_share", (line, "top", "share"))
     figure = canvas(WIDE, 4.8)
     axes = figure.subplots()

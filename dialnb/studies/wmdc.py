@@ -1,0 +1,286 @@
+"""The experiments of WMDC and DiaEval (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
+Learning Approach).
+
+Tables 2 to 4 ask DiaEval of every model; Figures 3 to 5 and the comparisons beyond the paper ask it of the points of
+:mod:`dialnb.studies.wmdc_sweeps`; what is counted is in :mod:`dialnb.studies.wmdc_corpus`. The baselines are the stages
+of the DSE study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dialnb import plots
+from dialnb.data import Dataset
+from dialnb.errors import DialnbError
+from dialnb.evaluation import diaeval, geometry
+from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.projection import METHODS, project
+from dialnb.examples.windows import WINDOWS, context_length, response_frequencies, response_key
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.papers import select
+from dialnb.studies import common
+from dialnb.studies import wmdc_sweeps as sweeps
+from dialnb.studies.common import left_out, rows_of, settings_for, why
+from dialnb.studies.figures import absent
+from dialnb.studies.spaces import can_project
+from dialnb.studies.training import Job, conversations, thin, training
+from dialnb.studies.wmdc_corpus import corpus_tables, count_corpora, named_corpora
+from dialnb.studies.wmdc_sweeps import FULL, PLAIN, TASKS, VARIANTS, wmdc_settings
+from dialnb.training.recipes import get_recipe
+
+ROWS = {
+    "SimCSE-BERT-unsup": "SimCSE-unsup", "TOD-JNT-BERT": "TOD-BERT", "DSE-BERT": "DSE", "WMDC-BERT": "WMDC",
+}  # fmt: skip
+"""Recipes of the rows that start from the run's own encoder, whose raw row is "BERT"."""
+
+SECOND = {"SimCSE-RoBERTa-unsup": "SimCSE-unsup", "DSE-RoBERTa": "DSE", "WMDC-RoBERTa": "WMDC"}
+"""The same for the second encoder, whose raw row is "RoBERTa"."""
+
+CHECKPOINTS = {
+    "SimCSE-BERT-sup": "princeton-nlp/sup-simcse-bert-base-uncased",
+    "SimCSE-RoBERTa-sup": "princeton-nlp/sup-simcse-roberta-base",
+    "SimCSE-BERT-unsup (public)": "princeton-nlp/unsup-simcse-bert-base-uncased",
+    "SimCSE-RoBERTa-unsup (public)": "princeton-nlp/unsup-simcse-roberta-base",
+    "TOD-JNT-BERT (public)": "TODBERT/TOD-BERT-JNT-V1",
+    "DSE-BERT (public)": "aws-ai/dse-bert-base",
+    "DSE-RoBERTa (public)": "aws-ai/dse-roberta-base",
+}
+"""Public checkpoints by row; all are mean-pooled, as everything in DiaEval is."""
+
+TABLES = ("T2", "T3", "T4")
+SPACES = {"BERT": "raw encoder", PLAIN: "WMDC without weights", FULL: "WMDC"}
+"""The models whose frequent utterances are drawn."""
+
+
+class Trained(NamedTuple):
+    """Models by the row they fill and their loss curves, points of the sweeps by name, encoders made from scratch by
+    shape, and what was counted in the corpora."""
+
+    models: dict[str, Encoder]
+    points: dict[str, Encoder]
+    scratch: dict[str, Encoder]
+    curves: pd.DataFrame
+    counted: dict[str, Any]
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def model_jobs(s: Mapping[str, Any], encoder: Encoder, rows: Mapping[str, str], corpora: Sequence[Dataset]) -> dict:
+    """The stages that train the table rows of one encoder, by row; baselines are the same stages as in DSE's study."""
+    chosen = {row: recipe for row, recipe in rows.items() if recipe in s["models"]}
+    settings = {
+        row: wmdc_settings(s) if recipe == "WMDC" else settings_for(s, recipe) for row, recipe in chosen.items()
+    }
+    return {row: training(recipe, encoder, corpora, settings[row], s["dialogues"]) for row, recipe in chosen.items()}
+
+
+def train_all(run, corpora: list[Dataset]) -> Trained:
+    """Train the rows of T2 to T4 and the points of all sweeps side by side, and count the corpora meanwhile."""
+    s, models = run.settings, {"BERT": load_encoder(run.settings.encoder)}
+    points, scratch = sweeps.point_jobs(s, corpora), sweeps.scratch_jobs(s, corpora)
+    wanted = model_jobs(s, models["BERT"], ROWS, corpora)
+    try:
+        if not s.second_encoder:
+            raise DialnbError("needs the encoder roberta-base from the hub: profile 'paper'")
+        models["RoBERTa"] = load_encoder(s.second_encoder)
+        wanted |= model_jobs(s, models["RoBERTa"], SECOND, corpora)
+    except DialnbError as error:
+        for row in ("RoBERTa", *SECOND):
+            left_out(run, TABLES, why(error), model=row)
+    jobs = {f"pretrain {shape}": job for shape, job in scratch.items()}
+    jobs |= {f"train {name}": job for name, job in (wanted | points).items()}
+    count = count_corpora, {"corpora": named_corpora(s.corpus), "limit": s.count_dialogues}
+    made = run.stage_each(jobs | {"count the corpora": count})
+    models |= {row: made[f"train {row}"]["encoder"] for row in wanted} | _checkpoints(run)
+    for row, recipe in (ROWS | SECOND).items():
+        if recipe not in s.models:
+            left_out(run, TABLES, model=row)
+    curves = [made[f"train {row}"]["curve"].assign(model=row) for row in wanted]
+    return Trained(
+        models, {name: made[f"train {name}"]["encoder"] for name in points},
+        {shape: made[f"pretrain {shape}"]["encoder"] for shape in scratch},
+        pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(), made["count the corpora"],
+    )  # fmt: skip
+
+
+def _checkpoints(run) -> dict[str, Encoder]:
+    """The public checkpoints of the profile that can be had; the others say why not."""
+    found = {}
+    for row, hub in CHECKPOINTS.items():
+        try:
+            if row not in run.settings.checkpoints:
+                raise DialnbError(f"public checkpoint {hub}: profile 'paper'")
+            found[row] = load_encoder(hub, "mean")
+        except DialnbError as error:
+            left_out(run, TABLES, why(error), model=row)
+    return found
+
+
+def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
+    """Time and memory of the table rows; where steps were cut, what all of them would take."""
+    recipes = ROWS | SECOND
+    own = curves[curves["model"].isin(recipes)] if len(curves) else curves
+    return common.training_times(run, own, lambda row: get_recipe(recipes[row]).settings.epochs) if len(own) else own
+
+
+# --- DiaEval ----------------------------------------------------------------------------------------------------------
+
+
+def evaluate(run, corpora: list[Dataset], trained: Trained) -> None:
+    """Fill T2 to T4, score every point of the sweeps, look at the spaces; larger encoders are trained meanwhile."""
+    s = run.settings
+    jobs, sizes = sweeps.size_jobs(run, corpora, trained.scratch)
+    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(run, corpora, trained))
+    for (table, model), part in rows.items():
+        if model in trained.models:
+            kept = diaeval.printed_rows(part.assign(table=table))
+            run.add(kept, model=model, encoder=_encoder_of(run, model))
+    sweeps.add_points(run, corpora, sweeps.task_rows(rows, trained.points))
+    add_geometry(run, made)
+    sweeps.score_sizes(run, made, sizes)
+    corpus_tables(run, trained.counted)
+    _floors(run)
+    if s.data == "bundled":
+        left_out(run, ["T2"], "DSTC2 and GSIM are not bundled: profile 'gpu'")
+
+
+def _encoder_of(run, row: str) -> str:
+    """The encoder that a row starts from: a checkpoint's own is the printed one."""
+    if row in CHECKPOINTS:
+        return "roberta-base" if "RoBERTa" in row else "bert-base-uncased"
+    return run.settings.second_encoder if "RoBERTa" in row else run.settings.encoder
+
+
+def _floors(run) -> None:
+    """What the majority label reaches, as a row of T3."""
+    rows = select(run.results, {"table": "T3", "protocol": "floor", "model": "BERT"})
+    if len(rows):
+        run.add(rows.assign(model="floor: majority label", protocol="paper"))
+
+
+def chosen_points(run) -> pd.DataFrame:
+    """The point of the grid that validation chose for every probe, beyond what the paper prints."""
+    rows = pd.concat([rows_of(run, "T2"), rows_of(run, "T3")])
+    if rows.empty or "learning_rate" not in rows:
+        return pd.DataFrame()
+    own = rows[rows["protocol"].eq("paper") & rows["learning_rate"].notna()]
+    names = ["learning_rate", "weight_decay", "epoch"]
+    return own.groupby(["dataset", "model"], sort=False)[names].median().reset_index()
+
+
+# --- shape of the space -----------------------------------------------------------------------------------------------
+
+
+def sample_pairs(
+    corpora: Sequence[Dataset], limit: int | None, draws: int, size: int
+) -> list[list[tuple[Sequence[str], str]]]:
+    """``draws`` disjoint samples of (context of three utterances, response), one pair a dialogue."""
+    said = [c.utterances for c in conversations(corpora, limit) if len(c.utterances) > max(WINDOWS)]
+    rng = np.random.default_rng(24)
+    order = rng.permutation(len(said))
+    size = min(size, len(order) // draws)
+    pairs = []
+    for place in order[: draws * size]:
+        k = int(rng.integers(max(WINDOWS), len(said[place])))
+        pairs.append((said[place][k - max(WINDOWS) : k], said[place][k]))
+    return [pairs[i * size : (i + 1) * size] for i in range(draws)]
+
+
+def geometry_of(encoder: Encoder, corpora: list[Dataset], limit: int | None, draws: int, size: int) -> pd.DataFrame:
+    """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in several draws."""
+    rows, mark = [], f" {diaeval.separator_of(encoder)} "
+    for draw, pairs in enumerate(sample_pairs(corpora, limit, draws, size)):
+        contexts, responses = zip(*pairs)
+        before = encoder.encode(
+            [mark.join(said) for said in contexts], max_length=context_length(max(WINDOWS)), truncate="left"
+        )
+        after, alone = encoder.encode(responses), encoder.encode(list(dict.fromkeys(responses)))
+        both = np.concatenate([before, after])
+        values = {
+            "Uniformity": geometry.uniformity(alone),
+            "Anisotropy": geometry.anisotropy(alone),
+            "Alignment": geometry.alignment(both, [*range(len(before)), *range(len(after))]),
+        }
+        rows += tidy_rows(values, task="geometry", dataset="responses", protocol="clean", n=len(alone), seed=draw)
+    return tidy_frame(rows)
+
+
+def frequent_places(
+    encoder: Encoder, corpora: list[Dataset], limit: int | None, method: str, frequent: int, rare: int, seed: int
+) -> pd.DataFrame:
+    """The most frequent utterances and some that occur once, in a plane."""
+    counts = response_frequencies(c.utterances for c in conversations(corpora, limit))
+    top = [text for text, _ in counts.most_common(frequent)]
+    once = thin([text for text, count in counts.items() if count == 1 and response_key(text)], rare)
+    plane = project(encoder.encode([*top, *once]), method, seed=seed)
+    half = len(top) // 2
+    labels = ["most frequent"] * half + ["frequent"] * (len(top) - half) + ["seen once"] * len(once)
+    shared = all(records.name.startswith("bundled/") for records in corpora)  # other texts may not be published
+    return plane.assign(label=labels, text=[*top, *once] if shared else "")
+
+
+def space_jobs(run, corpora: list[Dataset], trained: Trained) -> dict[str, Job]:
+    """The stages of the geometry, for the models of the tables and for the weightings."""
+    s = run.settings
+    own = {"corpora": corpora, "limit": s.dialogues, "draws": s.geometry_draws, "size": s.geometry_pairs}
+    points = {name: trained.points[name] for name in (FULL, PLAIN, *VARIANTS) if name in trained.points}
+    return {
+        f"geometry: {name}": (geometry_of, {"encoder": model, **own})
+        for name, model in (trained.models | points).items()
+    }
+
+
+def add_geometry(run, made: Mapping[str, Any]) -> None:
+    """Rows of X-geometry; points with and without weights carry their ``weighting``."""
+    for name, rows in made.items():
+        model = name.removeprefix("geometry: ")
+        if name.startswith("geometry: "):
+            run.add(rows, table="X-geometry", model=model, weighting={FULL: "IRF", PLAIN: "none"}.get(model, ""))
+
+
+def geometry_table(run) -> pd.DataFrame:
+    """Uniformity, alignment and anisotropy of every model."""
+    own = rows_of(run, "X-geometry")
+    if own.empty:
+        return own
+    return own.pivot_table(index="model", columns="metric", values="value", sort=False).round(3).reset_index()
+
+
+def geometry_figure(run):
+    """Uniformity against alignment."""
+    data = geometry_table(run).rename(columns=str.lower)
+    return run.figure(
+        "geometry", plots.uniformity_alignment, data=data,
+        caption="Uniformity of responses and alignment of responses with their contexts, for every model.",
+        alt="Scatter plot of alignment against uniformity, one marker for each model.",
+    )  # fmt: skip
+
+
+def spaces_figure(run, corpora: list[Dataset], trained: Trained, method: str):
+    """Where frequent utterances lie, before and after training, with and without weights."""
+    figure, s = f"frequent-{method}", run.settings
+    reason = f"left out of the {run.profile} profile" if method == "umap" and not s.umap else can_project(method)
+    every = trained.models | trained.points
+    shown = {shown: every[name] for name, shown in SPACES.items() if name in every}
+    if FULL not in every and "WMDC-BERT" in every:
+        shown["WMDC"] = every["WMDC-BERT"]
+    if reason:
+        return absent(run, figure, reason)
+    own = {"corpora": corpora, "limit": s.dialogues, "method": method, "seed": s.seed, "frequent": s.plot_frequent,
+           "rare": s.plot_rare}  # fmt: skip
+    made = run.stage_each({f"{METHODS[method]} of frequent utterances: {name}":
+                           (frequent_places, {"encoder": model, **own})
+                           for name, model in shown.items()})  # fmt: skip
+    frames = [frame.assign(model=name.rpartition(": ")[2]) for name, frame in made.items()]
+    return run.figure(
+        figure, plots.projection_panels, data=pd.concat(frames, ignore_index=True), grey=("seen once",), circles=(),
+        title=f"{METHODS[method]} of frequent and rare utterances",
+        caption=f"{METHODS[method]} of the most frequent utterances of the corpus among utterances that occur once.",
+        alt="Scatter plots side by side, one for each model; frequent utterances in colour, rare ones grey.",
+    )  # fmt: skip
