@@ -232,3 +232,8 @@ def test_long_dialogues_are_cut_into_runs_and_short_inputs_occur(encoder):
     assert batch.counts["rtd"] == len(batch.tokens["masked"].ids) and batch.tokens["masked"].lengths.max() == 38
     with pytest.raises(DataError, match="at least 2 different contexts"):
         next_sentence_examples(encoder, rows[:1])
+
+
+def test_texts_without_a_word_are_no_queries():
+    labelled = [("5", "number"), ("?!", "number"), ("twenty five", "number"), ("play music", "music")]
+    assert {query.text for query in build_retrieval(labelled)} == {"twenty five", "play music"}

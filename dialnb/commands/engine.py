@@ -14,7 +14,7 @@ from dialnb.errors import DialnbError, UnknownName
 def register(subparsers) -> None:
     """Add the five commands."""
     corpus = subparsers.add_parser("corpus", help="write a collection of dialogues into one compressed file")
-    corpus.add_argument("collection", help="todbert, redistributable or reachable")
+    corpus.add_argument("collection", help="todbert, redistributable, reachable or chinese")
     corpus.add_argument("-o", "--out", required=True, type=Path, metavar="FILE")
     corpus.set_defaults(run=_corpus)
 

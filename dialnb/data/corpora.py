@@ -1,4 +1,5 @@
-"""Dialogue corpora as plain lists of utterances: the TOD-BERT collection, what may be shared, all that is reachable.
+"""Dialogue corpora as plain lists of utterances: the TOD-BERT collection, what may be shared, all that is reachable,
+and what there is of Chinese.
 
 A corpus file (``write_corpus``, ``read_corpus``) holds such dialogues as compressed JSON lines, for machines that have
 no access to the sources.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialnb.data.datasets import load
-from dialnb.data.records import Record
+from dialnb.data.records import MatchingGroup, Record, ScoredPair, SelectionGroup
 from dialnb.errors import DataError, UnknownName
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Part:
-    """One dataset of a collection: which reading of it, and whether its neighbouring utterances form pairs."""
+    """One dataset of a collection: which reading of it, whether its neighbouring utterances form pairs, and which split
+    (None: all of them)."""
 
     dataset: str
     variant: str | None = None
     paired: bool = True
+    split: str | None = None
 
     @property
     def label(self) -> str:
@@ -54,10 +57,19 @@ REDISTRIBUTABLE = (
     Part("CamRest676"), Part("STAR"), Part("TopicalChat"), Part("Self-dialogue"),
     Part("UbuntuIRC", "lines", paired=False), Part("MultiDoGO", paired=False),
 )  # fmt: skip
+CHINESE = (
+    Part("DialogueCSE", "ecd-sessions"), Part("E-commerce", "sessions"), Part("Douban", "copies", paired=False),
+    Part("DialogueCSE", "ecd-train", paired=False), Part("DialogueCSE", "ecd-select", paired=False, split="dev"),
+    Part("DialogueCSE", "ecd-sts", paired=False, split="dev"),
+    Part("DialogueCSE", "jddc-select", paired=False, split="dev"),
+    Part("DialogueCSE", "jddc-sts", paired=False, split="dev"),
+)  # fmt: skip
+"""Test sentences of DialogueCSE stay out."""
 COLLECTIONS = {
     "todbert": TODBERT,
     "redistributable": REDISTRIBUTABLE,
     "reachable": tuple(dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("DailyDialog")))),
+    "chinese": CHINESE,
 }
 
 
@@ -71,14 +83,28 @@ def collection(name: str) -> tuple[Part, ...]:
 def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:
     """Every dialogue of ``parts``: newlines and tabs become spaces, empty utterances go, order stays."""
     for part in parts:
-        for record in load(part.dataset, part.variant, store=store):
-            if said := utterances_of(record):
+        for record in load(part.dataset, part.variant, part.split, store=store):
+            if said := sentences_of(record):
                 yield Conversation(part.label, said, part.paired)
 
 
 def utterances_of(record: Record) -> tuple[str, ...]:
     """What a record says, utterance by utterance: white space folded, empty ones left out."""
     said = [u.text for u in record.utterances] if hasattr(record, "utterances") else [record.text]
+    return tuple(text for raw in said if (text := " ".join(raw.split())))
+
+
+def sentences_of(record: Record) -> tuple[str, ...]:
+    """As `utterances_of`, and every sentence of records that are no dialogues: pairs, contexts and candidates."""
+    match record:
+        case ScoredPair():
+            said = (record.first, record.second)
+        case MatchingGroup():
+            said = (*record.before, *record.after, *record.candidates)
+        case SelectionGroup():
+            said = (*record.context, *record.candidates)
+        case _:
+            return utterances_of(record)
     return tuple(text for raw in said if (text := " ".join(raw.split())))
 
 

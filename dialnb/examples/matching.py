@@ -159,21 +159,25 @@ def build_retrieval(
 ) -> list[RetrievalQuery]:
     """A semantic-retrieval set from labelled utterances, the way the paper made that of MDC.
 
-    ``size`` distinct utterances are drawn (all, if there are fewer; texts with several intents are left out). Each is a
-    query: of the others, ranked by BM25, the first ``positives`` of its intent are relevant and the first ``negatives``
-    of other intents are not.
+    ``size`` distinct utterances are drawn (all, if there are fewer; texts with several intents, or without a word of
+    two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
+    are relevant and the first ``negatives`` of other intents are not.
     """
     import bm25s
+
+    def words_of(texts: Sequence[str]) -> list[list[str]]:
+        return bm25s.tokenize(list(texts), stopwords=None, return_ids=False, show_progress=False)
 
     intents: dict[str, set[str]] = {}
     for text, intent in labelled:
         intents.setdefault(" ".join(text.split()), set()).add(intent)
     clear = [(text, *names) for text, names in intents.items() if text and len(names) == 1]
+    clear = [known for known, words in zip(clear, words_of([text for text, _ in clear])) if words] if clear else []
     if len(clear) < 2:
         raise DataError(f"a retrieval set needs at least 2 different labelled utterances, got {len(clear)}")
     order = np.random.default_rng(seed).permutation(len(clear))[:size]
     texts, names = zip(*(clear[i] for i in order))
-    words = bm25s.tokenize(list(texts), stopwords=None, return_ids=False, show_progress=False)
+    words = words_of(texts)
     index = bm25s.BM25()
     index.index(words, show_progress=False)
     labels = np.unique(names, return_inverse=True)[1]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dialnb.data.readers import Skipped, reader, row, text_lines
-from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
+from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, Utterance
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 FOLDERS = {"ecd": "datasets/edc", "jddc": "datasets/jddc"}
 
 
-@reader("DialogueCSE", variants=("ecd-select", "jddc-select", "ecd-sts", "jddc-sts", "ecd-train"))
+@reader("DialogueCSE", variants=("ecd-select", "jddc-select", "ecd-sts", "jddc-sts", "ecd-train", "ecd-sessions"))
 def read_dialoguecse(
     store: Store, skipped: Skipped, variant: str = "ecd-select"
-) -> Iterator[RetrievalQuery | ScoredPair | MatchingGroup]:
-    """E-commerce (ECD) and JDDC, dev and test; of the training data only a sample of ECD was released."""
+) -> Iterator[RetrievalQuery | ScoredPair | MatchingGroup | Dialogue]:
+    """E-commerce (ECD) and JDDC, dev and test; of the training data only a sample of ECD was released.
+    "ecd-sessions" are the dialogues that the rows of this sample were cut from."""
     corpus, _, kind = variant.partition("-")
-    if kind == "train":
+    if kind in ("train", "sessions"):
         key = f"{FOLDERS[corpus]}/train/train_data.txt.sample"
-        yield from matching_groups(text_lines(store.path("DialogueCSE", key), key))
+        groups = matching_groups(text_lines(store.path("DialogueCSE", key), key))
+        yield from sessions(groups, skipped) if kind == "sessions" else groups
         return
     for split in ("dev", "test"):
         key = f"{FOLDERS[corpus]}/{split}/{kind}.txt"
@@ -75,3 +77,20 @@ def matching_groups(lines: Iterator[tuple[str, str]]) -> Iterator[MatchingGroup]
             if spoken != [len(made.before), 1, len(made.after)]:
                 raise ValueError(f"the speaker roles {roles} do not fit the utterances before and after")
         yield made
+
+
+def sessions(groups: Iterator[MatchingGroup], skipped: Skipped) -> Iterator[Dialogue]:
+    """Each group's utterances in order, the true response among them; speakers alternate in all of these rows.
+
+    A dialogue that another row was cut from too is left out.
+    """
+    seen: set[tuple[str, ...]] = set()
+    for number, group in enumerate(groups):
+        said = tuple(text for text in (*group.before, group.candidates[0], *group.after) if text.strip())
+        if said in seen:
+            skipped.add("dialogue of another row", f"row {number}")
+            continue
+        seen.add(said)
+        yield Dialogue(
+            f"ecd-{number}", tuple(Utterance(("user", "system")[i % 2], text) for i, text in enumerate(said))
+        )
