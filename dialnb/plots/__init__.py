@@ -6,6 +6,7 @@ They know nothing of training, so that a figure can be drawn again from its stor
 from dialnb.plots.bars import grouped_bars
 from dialnb.plots.curves import scores_by_epoch, sweep, training_curves
 from dialnb.plots.dialogues import manipulations, scored_replies
+from dialnb.plots.matching import architecture, matching_matrices
 from dialnb.plots.overview import overview
 from dialnb.plots.pairs import pair_construction
 from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
@@ -15,9 +16,11 @@ from dialnb.plots.templates import template_clusters, template_losses, template_
 __all__ = [
     "PALETTE",
     "STYLE",
+    "architecture",
     "grouped_bars",
     "highlighted_panels",
     "manipulations",
+    "matching_matrices",
     "overview",
     "pair_construction",
     "projection_panels",
