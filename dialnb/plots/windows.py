@@ -40,8 +40,9 @@ def frequency_share(
     axes.axvline(1, color=LINE, lw=1, zorder=0)
     axes.plot([1, 1], claimed, color=GREEN, lw=9, alpha=0.45, solid_capstyle="butt", label="claimed for the top 1 %")
     axes.set_xscale("log")
-    axes.set_xticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
-    axes.set(xlim=(0.005, 100), ylim=(0, 100), title=title, ylabel="share of all utterances (%)",
+    ticks = [tick for tick in (0.001, 0.01, 0.1, 1, 10, 100) if tick >= data["top"].min()]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xlim=(max(0.001, data["top"].min()), 100), ylim=(0, 100), ylabel="share of all utterances (%)", title=title,
              xlabel="most frequent distinct utterances (%)")  # fmt: skip
     axes.grid(axis="y")
     figure.legend(loc="outside right center")
@@ -75,20 +76,23 @@ def window_pairs(
         axes.add_patch(Circle((x, top), 0.13, facecolor=tint, edgecolor="white", zorder=3))
         axes.text(x, top - 0.01, str(place + 1), color="white", weight="bold", ha="center", va="center", zorder=4)
         spans.append((top, top - height))
+        response_edge = x + BUBBLE
         top -= height + GAP
     (high, low), edge = spans[-1], 0.9 + BUBBLE
-    for window in range(1, min(windows, len(data) - 1) + 1):
+    last, named = len(data), edge + 0.45 + 0.5 * windows
+    for window in range(min(windows, last - 1), 0, -1):
         x, tint = edge + 0.25 + 0.5 * (window - 1), TINTS[(window - 1) % len(TINTS)]
-        first, end = spans[-1 - window][0] - 0.05, spans[-2][1] + 0.03 * window
+        first, end = spans[-1 - window][0] - 0.06, spans[-2][1] + 0.05 * window
+        into = high - (high - low) * window / (windows + 1)
         axes.plot([edge + 0.08, x, x, edge + 0.08], [first, first, end, end], color=tint, lw=2.2)
-        target = (edge + 0.02, high - (high - low) * window / (windows + 1))
-        look = {"arrowstyle": "-|>", "color": tint, "lw": 1.6, "connectionstyle": "angle,angleA=0,angleB=90,rad=6"}
-        axes.annotate("", target, (x, end), arrowprops=look)
-        axes.text(edge + 0.45 + 0.5 * windows, first - 0.08, f"window {window}: {window} before", color=tint,
-                  weight="bold", va="center")  # fmt: skip
-        axes.plot([x, edge + 0.4 + 0.5 * windows], [first - 0.08] * 2, color=tint, lw=0.8, linestyle=(0, (2, 2)))
+        axes.plot([x, x], [end, into], color=tint, lw=1.2, linestyle=(0, (2, 1.5)))
+        look = {"arrowstyle": "-|>", "color": tint, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (response_edge + 0.05, into), (x, into), arrowprops=look)
+        span = f"{last - window} to {last - 1}" if window > 1 else f"{last - 1}"
+        axes.plot([x, named - 0.05], [first - 0.08] * 2, color=tint, lw=0.8, linestyle=(0, (1, 2)))
+        axes.text(named, first - 0.08, f"window {window}: {span}", color=tint, weight="bold", va="center")
     final = data.iloc[-1]
-    note = (f"response: occurs {int(final['frequency']):,} times in the corpus, "
+    note = (f"The response occurs {int(final['frequency']):,} times in this corpus: "
             f"weight 1 / (log {int(final['frequency']):,} + 1) = {final['weight']:.2f}")  # fmt: skip
     axes.text(0.3, 0.58, note, color=GREEN, weight="bold", va="center")
     axes.text(0.3, 0.28, "Every window has a projection head of its own; negatives are the other pairs of the batch.",

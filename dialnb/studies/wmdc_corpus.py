@@ -3,6 +3,7 @@ dialogue that F2 is drawn from."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ import pandas as pd
 from dialnb.data import Dataset, load
 from dialnb.data.bundle import index
 from dialnb.data.corpora import TODBERT, collection, utterances_of
+from dialnb.data.levels import find
 from dialnb.errors import DataError, Offline
 from dialnb.evaluation import diaeval
 from dialnb.examples.windows import cumulative_share, response_frequencies, response_key
@@ -67,7 +69,7 @@ def count_corpora(corpora: dict[str, Dataset], limit: int | None) -> dict[str, A
         for dialogue in kept:
             said.append(utterances_of(dialogue))
             speakers.update(u.speaker for u in dialogue.utterances)
-            domains.update(dialogue.domains)
+            domains.update(re.sub(r"_\d+$", "", domain) for domain in dialogue.domains)  # SGD numbers its services
         found = response_frequencies(said)
         every += found
         own += found if label in nine else Counter()
@@ -117,6 +119,7 @@ def corpus_tables(run, found: Mapping[str, Any]) -> None:
             six += _cells(name, {"dialogues": row["dialogues"], "utterances": said, **domains}, part)
         if label in SCALING:
             seven += _cells(SCALING[label], {"dialogues": row["dialogues"], "utterances": row["utterances"]}, part)
+    seven += _questions(run)
     for table, rows in (("T6", six), ("T7", seven)):
         if rows:
             total = pd.DataFrame(rows).query("column in ('dialogues', 'utterances')").groupby("column")["value"].sum()
@@ -124,7 +127,19 @@ def corpus_tables(run, found: Mapping[str, Any]) -> None:
             run.add(pd.DataFrame(rows), task="statistics", metric="count", table=table)
         if table == "T6":
             run.not_run(table, column="domains", model="TOTAL", reason="domains overlap between corpora")
-        run.not_run(table, reason="not bundled: profile 'gpu'" if s.corpus == "bundled" else "cannot be redistributed")
+        far = "out of reach: too large, not public or not redistributable"
+        run.not_run(table, reason="not bundled: profile 'gpu'" if s.corpus == "bundled" else far)
+
+
+def _questions(run) -> list[dict[str, Any]]:
+    """AmazonQA's row of T7: every pair is a dialogue of two utterances."""
+    try:
+        pairs = find(run.settings.data, ("official", "AmazonQA", "official"), ("sources", "AmazonQA", "copies"))
+    except Offline as error:
+        run.not_run("T7", model="AmazonQA", reason=why(error))
+        return []
+    part = "" if pairs.variant == "official" else "two product categories"
+    return _cells("AmazonQA", {"dialogues": len(pairs), "utterances": 2 * len(pairs)}, part)
 
 
 def _nine() -> set[str]:
@@ -133,7 +148,7 @@ def _nine() -> set[str]:
 
 def _cells(model: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
     """Tidy rows of one printed row, the average number of turns among them."""
-    every = dict(values) | {"avg_turns": values["utterances"] / max(1, values["dialogues"])}
+    every = dict(values) | {"avg_turns": round(values["utterances"] / max(1, values["dialogues"]), 1)}
     return [{"model": model, "column": column, "value": float(value), "n": int(values["dialogues"]),
              "substitute": substitute} for column, value in every.items()]  # fmt: skip
 
@@ -179,7 +194,8 @@ def drawing(run):
     frequencies = response_frequencies(utterances_of(dialogue) for dialogue in dialogues)
     return run.figure(
         "F2", window_pairs, data=example_windows(dialogues, frequencies),
-        caption="Multi-window positive pairs: the same response with the last one, two and three utterances before it.",
+        caption="Multi-window positive pairs: the same response with the last one, two and three utterances before it. "
+        "A dialogue of WOZ 2.0, with frequencies counted there.",
         alt="A dialogue as a column of utterances; three nested brackets at the right lead to the response below.",
     )  # fmt: skip
 
@@ -234,8 +250,10 @@ def benchmark_table(run):
     """T1: our counts beside the printed ones."""
     rows, missing = benchmark_sizes(run.settings.data)
     run.add(pd.DataFrame(rows), task="statistics", metric="count", table="T1")
-    for model, test in {"GSIM": "action_data", "DSTC2": "action_data", "DECODE": "contradiction_data"}.items():
-        left_out(run, ["T1"], missing.get(test, "not bundled: profile 'gpu'"), model=model)
+    for model in ("GSIM", "DSTC2"):
+        left_out(run, ["T1"], missing.get("action_data", "not bundled: profile 'gpu'"), model=model)
+    alone = "the human-bot part has no training set: it is cross-validated"
+    left_out(run, ["T1"], missing.get("contradiction_data", alone), model="DECODE")
     for column in ("train", "val", "labels"):
         left_out(run, ["T1"], "nothing is trained", model="DSTC7-Ubuntu", column=column)
     return run.table("T1")
