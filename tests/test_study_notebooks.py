@@ -30,12 +30,16 @@ class Expected(NamedTuple):
 NOTEBOOKS = {
     "dse": Expected({"T1"}, {"F1", "F2", "geometry", "training"},
                     {"raw-intents", "out-of-scope", "utterance-selection", "dialogue-selection"}),
+    "dialoguecse": Expected(set(), {"F1", "F2", "geometry", "matching", "spaces", "training"},
+                            {"i2-over-siamese", "over-self-supervised", "adaptation-helps", "mean-over-cls"}),
     "ums": Expected(set(), {"F1", "F2", "F3", "F4", "geometry", "training"},
                     {"related-not-next", "baselines-collapse", "original-gain", "adversarial-gain", "larger-gain-bert",
                      "smaller-drop", "fewer-fooled", "corpora"}),
     "tadse": Expected(set(), {"F1", "F2", "F3", "F4", "F6", "F8", "compression", "training"},
                       {"over-simcse", "template-loss", "pair-loss", "alignment-layer", "compression", "clusters",
                        "compression-alignment", "every-k", "growth", "toy", "count-snips"}),
+    "wmdc": Expected(set(), {"F1", "F2", "frequent-tsne", "geometry", "training"},
+                     {"imbalance", "actions", "inference", "retrieval"}),
 }  # fmt: skip
 
 
@@ -84,8 +88,10 @@ def test_projections_carry_coordinates_and_how_far_they_can_be_trusted(done):
     slug, folder = done
     name, column, parts = {
         "dse": ("F1", "part", {"intents", "questions and answers"}),
+        "dialoguecse": ("spaces", "part", {"SGD"}),
         "ums": ("F4", "task", {"insertion", "deletion", "search"}),
         "tadse": ("F4", "model", {"SimCSE", "TaDSE", "TaDSE, compressed 0.5"}),
+        "wmdc": ("frequent-tsne", "label", {"most frequent", "frequent", "seen once"}),
     }[slug]
     plane = pd.read_csv(folder / "figures" / f"{name}.csv")
     assert set(plane[column]) == parts and plane["preservation"].between(0, 1).all()
@@ -94,6 +100,8 @@ def test_projections_carry_coordinates_and_how_far_they_can_be_trusted(done):
 def test_figures_that_are_not_drawn_say_why(done):
     slug, folder = done
     reasons = {entry["table"]: entry["reason"] for entry in json.loads((folder / "run.json").read_text())["not_run"]}
-    absent = {"dse": ("F3", "F1-umap"), "ums": ("X-epochs", "F4-umap"), "tadse": ("F7", "F4-umap")}[slug]
+    absent = {"dse": ("F3", "F1-umap"), "dialoguecse": ("F3", "T3", "T4", "X-sides", "spaces-umap"),
+              "ums": ("X-epochs", "F4-umap"), "tadse": ("F7", "F4-umap"),
+              "wmdc": ("F3", "F4", "F5", "frequent-umap")}[slug]  # fmt: skip
     assert all("smoke" in reasons[name] for name in absent)
     assert slug != "dse" or "ANLI" in reasons["X1"]

@@ -67,17 +67,17 @@ def template_clusters(
         centre = np.array([4.35, middle])
         axes.add_patch(Circle(centre, 0.95, facecolor=tint, alpha=0.1, edgecolor="none"))
         axes.plot(*centre, marker="*", color=tint, markersize=17, markeredgecolor="white", zorder=4)
-        texts = [(template[0], "the template", True), (said[0], "", False), *((text, "", None) for text in filled[0])]
-        for number, (text, _, own) in enumerate(texts):
+        texts = [template[0], said[0], *filled[0]]
+        for number, text in enumerate(texts):
             angle = np.pi * (0.75 - 1.5 * (number - 1) / max(1, len(texts) - 2)) if number else 0.0
             dot = centre + 0.72 * np.array([np.cos(angle) * 0.75, np.sin(angle)]) if number else centre
             line = middle + 0.8 - 0.4 * number
             if number:
-                look = {"facecolor": tint, "edgecolor": "white"} if own is False else {"facecolor": "white"}
+                look = {"facecolor": tint, "edgecolor": "white"} if number == 1 else {"facecolor": "white"}
                 axes.plot(*zip(centre, dot), color=tint, lw=1, alpha=0.6)
                 axes.add_patch(Circle(dot, 0.085, **{"edgecolor": tint, "lw": 1.4} | look, zorder=5))
             mark = {"marker": "*", "markersize": 12} if not number else {"marker": "o", "markersize": 8}
-            hollow = {"markerfacecolor": "white" if own is None else tint, "markeredgecolor": tint}
+            hollow = {"markerfacecolor": "white" if number > 1 else tint, "markeredgecolor": tint}
             axes.plot(5.62, line, linestyle="", **mark, **hollow)
             axes.text(5.8, line, fill(text, 44), va="center", size=9.5, linespacing=1.1)
     return figure
