@@ -172,9 +172,18 @@ def test_every_matching_model_trains_and_moves_the_encoder(corpus, tmp_path, mod
     start = tiny.encoder()
     options = TrainingSettings(batch_size=8, max_steps=2, learning_rate=1e-2)
     made = matching.train_matching(start.clone(), [corpus], Matching(model), options, 0, [], tmp_path / "w")
-    assert made["groups"] == 60 and made["encoder"].name == model and len(made["curve"]) == 2
+    assert made["groups"] == 16 and made["encoder"].name == model and len(made["curve"]) == 2
     texts = tiny.sentences(3)
     assert not np.allclose(made["encoder"].encode(texts), start.encode(texts))
+
+
+def test_a_training_that_is_cut_short_prepares_no_more_groups_than_it_sees(corpus, tmp_path):
+    sizes = []
+    for number, steps in enumerate((None, 3, 100)):
+        options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=steps)
+        made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, [], tmp_path / str(number))
+        sizes.append(made["groups"])
+    assert sizes == [60, 15, 60]
 
 
 def test_the_epoch_that_is_best_on_the_development_pairs_is_kept(corpus, tmp_path, monkeypatch):

@@ -104,7 +104,8 @@ def train_matching(
 ) -> dict[str, Any]:  # fmt: skip
     """Stage two: the encoder after the epoch with the best correlation on ``dev``, or after the last without one."""
     found = thin(sessions((record for part in corpora for record in part), min_turns), matching.dialogues)
-    groups = build_groups(found, MOST_NEGATIVES)
+    seen = settings.batch_size * settings.max_steps if settings.max_steps else None  # no more are ever looked at
+    groups = thin(build_groups(found, MOST_NEGATIVES), seen, settings.seed)
     turns = 1 if matching.model == "SiameseBERT-s" else matching.turns
     examples = matching_examples(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
