@@ -106,7 +106,7 @@ def test_counts_are_of_merged_turns_and_of_characters_in_chinese(tmp_path):
     said = [("user", "你 好"), ("user", "在吗"), ("system", "在的"), ("user", "好"), ("system", "谢谢")]
     short = Dialogue("b", (Utterance("user", "a"), Utterance("system", "b")))
     records = dataset(tmp_path, [Dialogue("a", tuple(Utterance(*u) for u in said)), short])
-    assert matching_data.count([records], 4, True) == {"dialogues": 1, "turns": 4, "words": 9}
+    assert matching_data.count([records], 4, True) == {"dialogues": 1, "turns": 4, "words": 9, "intents": 0}
     assert matching_data.count([records], 0, False)["dialogues"] == 2
 
 

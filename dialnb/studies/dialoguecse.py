@@ -73,9 +73,7 @@ def statistics(run):
         found = run.stage(f"count {family}", count, corpora=corpora, shortest=min_turns(family), characters=chinese)
         notes = {"words": "characters instead of words"} if chinese else {}
         part = "movie and taxi only" if family == "MDC" else "released sample only"
-        if not chinese:
-            found["intents"] = len({q.intent for q in evaluation_of(run, family)["queries"]})
-        _add_counts(run, "T1", family, {name: (n, notes.get(name, part)) for name, n in found.items()})
+        _add_counts(run, "T1", family, {name: (n, notes.get(name, part)) for name, n in found.items() if n})
     if "JDDC" in s.corpora:
         every = [q for split in ("dev", "test") for q in released("JDDC", "select", s.data, split)]
         _add_counts(run, "T1", "JDDC", {"intents": (len({q.intent for q in every}), "those of its retrieval set")})
@@ -141,14 +139,14 @@ def contrast_settings(run, encoder: Encoder, seed: int) -> TrainingSettings:
 
 def train_all(run) -> Trained:
     """The encoders from scratch and adapted (stage one), then every matching model of T2 (stage two), for each seed."""
-    s, curves = run.settings, {}
+    s = run.settings
     raw = {family: load_encoder(s.encoder) for family in families(run) if family != "ECD"}
-    jobs = _pretraining(run) | _adaptation(run, raw)
+    jobs = _pretraining(run) | adaptation(run, raw)
     made = run.stage_each(jobs)
     if "ECD" in families(run):
         raw["ECD"] = made["pretrain a Chinese encoder"]["encoder"] if not s.chinese_encoder else \
             load_encoder(s.chinese_encoder)  # fmt: skip
-        made |= run.stage_each(_adaptation(run, {"ECD": raw["ECD"]}))
+        made |= run.stage_each(adaptation(run, {"ECD": raw["ECD"]}))
     adapted = {(f, seed): made[f"adapt to {f}, seed {seed}"]["encoder"] for f in raw for seed in s.train_seeds}
     wanted, jobs = [name for name in MODELS if name in s.models], {}
     for family in raw:
@@ -176,7 +174,8 @@ def _pretraining(run) -> dict[str, Job]:
     return {"pretrain a Chinese encoder": (pretrain_on, inputs)}
 
 
-def _adaptation(run, raw: dict[str, Encoder]) -> dict[str, Job]:
+def adaptation(run, raw: dict[str, Encoder]) -> dict[str, Job]:
+    """Stage one of every family and seed."""
     s, jobs = run.settings, {}
     own = {"epochs": s.adapt_epochs, "learning_rate": s.adapt_learning_rate, "batch_size": s.adapt_batch}
     own |= {"max_steps": s.adapt_steps, "precision": s.precision}

@@ -39,8 +39,9 @@ ADAPTATION = TrainingSettings(batch_size=50, epochs=0.5, learning_rate=2e-5, opt
 """Continued pre-training, stage one: half an epoch of masked words (Section 5.2)."""
 
 CONTRAST = TrainingSettings(batch_size=20, epochs=3, learning_rate=5e-5, optimiser="adamw", weight_decay=0.01,
-                            schedule="linear", warmup=0.1)  # fmt: skip
-"""The contrastive stage; the paper leaves open the optimiser, its schedule and the epochs."""
+                            schedule="linear", warmup=0.1, compiled=False)  # fmt: skip
+"""The contrastive stage; the paper leaves open the optimiser, its schedule and the epochs. Many short trainings do not
+earn a compilation back."""
 
 MOST_NEGATIVES = 19
 """Every group is built with so many; fewer are its first ones, so that all settings share their negatives."""

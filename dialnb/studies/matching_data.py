@@ -12,7 +12,7 @@ from typing import Any
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import CHINESE
 from dialnb.errors import Offline
-from dialnb.examples.matching import sessions
+from dialnb.examples.matching import labelled_utterances, sessions
 from dialnb.studies.common import find
 from dialnb.studies.matching import rebuild
 
@@ -43,7 +43,8 @@ def text_of(family: str, data: str) -> list[Dataset]:
         return dialogues_of(family, data)
     if data == "bundled":
         return [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
-    return [load(part.dataset, part.variant, part.split) for part in CHINESE]
+    whole = dialogues_of(family, data) if data == "official" else []
+    return [*whole, *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
 
 
 def min_turns(family: str) -> int:
@@ -86,8 +87,9 @@ def development(family: str, data: str) -> Sequence:
 
 
 def count(corpora: list[Dataset], shortest: int, characters: bool) -> dict[str, int]:
-    """Dialogues after preprocessing, their turns and words (of Chinese: characters)."""
+    """Dialogues after preprocessing, their turns and words (of Chinese: characters), and the intents of their users."""
     found = sessions((record for part in corpora for record in part), shortest)
+    intents = {intent for part in corpora for _, intent in labelled_utterances(part)}
     said = [text for session in found for text in session]
     words = sum(len("".join(text.split())) if characters else len(text.split()) for text in said)
-    return {"dialogues": len(found), "turns": len(said), "words": words}
+    return {"dialogues": len(found), "turns": len(said), "words": words, "intents": len(intents)}
