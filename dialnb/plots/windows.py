@@ -42,8 +42,8 @@ def frequency_share(
     axes.set_xscale("log")
     ticks = [tick for tick in (0.001, 0.01, 0.1, 1, 10, 100) if tick >= data["top"].min()]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlim=(max(0.001, data["top"].min()), 100), ylim=(0, 100), ylabel="share of all utterances (%)", title=title,
-             xlabel="most frequent distinct utterances (%)")  # fmt: skip
+    axes.set(xlim=(max(0.001, data["top"].min()), 100), ylim=(0, 100), title=title)
+    axes.set(xlabel="most frequent distinct utterances (%)", ylabel="share of all utterances (%)")
     axes.grid(axis="y")
     figure.legend(loc="outside right center")
     return figure

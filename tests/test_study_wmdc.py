@@ -1,0 +1,292 @@
+"""DiaEval and the WMDC study: groups of test dialogues, both readings of DECODE, nested corpora, every sweep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialnb.claims import load_claims
+from dialnb.cli import main
+from dialnb.data import Dataset, load
+from dialnb.data.columns import build_table
+from dialnb.data.records import Dialogue, InferenceItem, Utterance
+from dialnb.errors import DataError, Offline, UnknownName
+from dialnb.evaluation import diaeval
+from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
+from dialnb.evaluation.sampling import item_groups
+from dialnb.examples.windows import response_frequencies
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.papers import compare_table
+from dialnb.runs import start
+from dialnb.runs.planning import estimate
+from dialnb.runs.profiles import load_profiles
+from dialnb.runs.stages import stage_key
+from dialnb.statistics import mean_interval
+from dialnb.studies import common, wmdc
+from dialnb.studies import wmdc_corpus as corpus
+from dialnb.studies import wmdc_sweeps as sweeps
+from dialnb.training.pretrain import new_transformer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def dataset(folder: Path, records: list, name: str = "made", variant: str = "") -> Dataset:
+    table = build_table(records, folder / f"{name}.safetensors", name)
+    return Dataset(name, variant, "none", name, {}, table, np.arange(len(records)))
+
+
+def resolved(profile: str, **changes) -> dict:
+    return load_profiles("wmdc").resolve(profile, overrides=changes)
+
+
+# --- groups of test items -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.booleans(), min_size=20, max_size=60), st.integers(2, 10))
+def test_values_of_groups_average_to_the_score_of_all(hits, count):
+    hit = np.array(hits)
+    groups = item_groups(range(len(hit)), count)
+    values = group_values(lambda rows: {"Accuracy": accuracy(hit[rows], np.ones(len(rows), bool))}, groups)
+    assert np.mean([v["Accuracy"] for v in values.values()]) == pytest.approx(100 * hit.mean())
+    if len(hit) % count == 0:
+        assert [v["Accuracy"] for v in values.values()] == pytest.approx(
+            [100 * hit[groups == g].mean() for g in range(count)]
+        )
+
+
+def test_the_interval_over_groups_covers_the_truth_of_an_f1_that_is_no_average():
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(60):
+        gold = rng.random((600, 3)) < 0.3
+        found = np.where(rng.random((600, 3)) < 0.8, gold, rng.random((600, 3)) < 0.3)
+        values = group_values(lambda rows, g=gold, f=found: f1_scores(g[rows], f[rows]), item_groups(range(600), 10))
+        interval = mean_interval(np.array([v["Micro-F1"] for v in values.values()]))
+        assert interval.estimate == pytest.approx(f1_scores(gold, found)["Micro-F1"])
+        covered += interval.low <= 86 <= interval.high  # 0.8 + 0.2 * 0.3 of the acts are found, and as many are right
+    assert covered >= 50
+
+
+def test_utterances_of_one_dialogue_share_a_group():
+    keys = [f"dialogue {i // 7}" for i in range(700)]
+    groups = item_groups(keys)
+    assert len(set(zip(keys, groups))) == 100 and np.bincount(groups).tolist() == [70] * 10
+
+
+# --- DiaEval ------------------------------------------------------------------------------------------------------
+
+
+def acts_corpus(folder: Path, variant: str) -> Dataset:
+    said = [Utterance("system", "where to", ("REQUEST",)), Utterance("user", "to the north", ("INFORM",)),
+            Utterance("system", "this one", ("SELECT",)), Utterance("user", "hm"), Utterance("system", "it is booked",
+            ("NOTIFY_SUCCESS",))]  # fmt: skip
+    return dataset(
+        folder, [Dialogue(str(i), tuple(said), split=s) for i, s in enumerate(diaeval.SPLITS)], "GSIM", variant
+    )
+
+
+OFFER, BOOKED = ("sys_offer",), ("sys_notify_success",)
+
+
+@pytest.mark.parametrize(("variant", "labels"), [("copies", [OFFER, BOOKED]), ("official", [OFFER, (), BOOKED])])
+def test_unknown_acts_are_not_asked_for_but_known_absence_is(tmp_path, variant, labels):
+    samples = diaeval.action_samples(acts_corpus(tmp_path, variant), "GSIM")
+    assert [example.acts for example in samples["test"].examples] == labels
+    assert samples["test"].examples[0].text == "where to [SEP] to the north"
+
+
+def test_a_dataset_without_a_training_set_is_cross_validated(tmp_path):
+    items = [InferenceItem(str(i), ("yes", "no" if i % 2 else "yes"), str(i % 2), "test") for i in range(60)]
+    rows = diaeval.inference_of(tiny.encoder(), dataset(tmp_path, items, "DECODE"), "DECODE")
+    probe = rows[rows["protocol"] == "paper"]
+    assert sorted(probe["seed"]) == list(range(10)) and set(probe["n"]) == {60}
+    assert probe["value"].mean() == 100, "the last word tells the label"
+
+
+def test_long_dialogues_of_decode_are_left_out():
+    assert diaeval.short_enough(InferenceItem("a", ("so, what?",) * 60, "0"))
+    assert not diaeval.short_enough(InferenceItem("a", ("so, what?",) * 70, "0"))
+
+
+def test_histories_are_joined_by_the_encoders_own_separator():
+    assert diaeval.separator_of(tiny.encoder()) == "[SEP]"
+    assert diaeval.separator_of(object()) == "[SEP]"
+
+
+def test_the_other_reading_of_decode_needs_a_file_and_says_so():
+    with pytest.raises(Offline, match="Dialogue-NLI"):
+        diaeval.entailment_data("bundled")
+    with pytest.raises(UnknownName, match="level of data"):
+        diaeval.consistency_data("nowhere")
+
+
+def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
+    tiny.encoder().save(tmp_path / "mine")
+    small = ["--limit", "20", "--train-limit", "30", "--lists", "4"]
+    assert main(["diaeval", str(tmp_path / "mine"), *small, "-o", str(tmp_path / "rows.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("mine (here)") == 3 and "WMDC-RoBERTa" in shown and "majority label (here)" in shown
+    assert "STAR in place of DSTC2" in shown and "Not run: contradiction" in shown and "nan" not in shown
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert {"STAR", "CI-ToD", "UbuntuIRC"} == set(rows["dataset"]) and {"task", "metric", "seed", "value", "n"} <= set(
+        rows
+    )
+    compared = compare_table("wmdc", "T4", rows.assign(model="mine")).rows.query("model == 'mine'")
+    assert (compared["status"] == "substitute").all() and (compared["seeds"] == 4).all()
+
+
+def test_the_command_refuses_impossible_limits(capsys):
+    assert main(["diaeval", "mini", "--lists", "1"]) == 2
+    assert "--lists must be at least 2" in capsys.readouterr().err
+
+
+# --- counting -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("row", "sizes"), [("DSTC2", (20_130, 6856, 17_546, 19)), ("GSIM", (11_831, 2837, 6505, 13))])
+def test_the_samples_of_the_benchmark_are_as_many_as_printed(mirror_store, row, sizes):
+    found = {r["column"]: r["value"] for r in corpus._benchmark_rows(row, load(row, store=mirror_store))}
+    assert tuple(found[column] for column in ("train", "val", "test", "labels")) == sizes
+
+
+def test_curves_hold_the_share_of_the_top_percent_exactly():
+    said = [["yes"] * 30 + [f"utterance {i}" for i in range(199)]]
+    curve = corpus.share_curve(response_frequencies(said))
+    assert corpus.top_share(curve) == pytest.approx(100 * 31 / 229), "two of two hundred"
+    assert curve["share"].is_monotonic_increasing and curve["share"].iloc[-1] == pytest.approx(100)
+
+
+def test_bundled_corpora_are_counted_one_by_one():
+    found = corpus.count_corpora({"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}, 20)
+    assert found["sizes"]["dialogues"].tolist() == [20, 20]
+    assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", corpus.WHOLE]
+
+
+def test_the_drawing_ends_in_a_frequent_response():
+    records = load("bundled/WOZ2.0")
+    counts = response_frequencies([u.text for u in d.utterances] for d in records)
+    drawn = corpus.example_windows(records, counts)
+    assert len(drawn) == 5 and drawn["frequency"].iloc[-1] >= 10 and drawn["weight"].iloc[-1] < 0.4
+    with pytest.raises(DataError, match="no dialogue"):
+        corpus.example_windows([], counts)
+
+
+# --- models -------------------------------------------------------------------------------------------------------
+
+
+def test_baselines_are_the_stages_of_the_dse_study():
+    own, dse = resolved("gpu"), load_profiles("dse").resolve("gpu")
+    for recipe in ("DSE", "SimCSE-unsup", "TOD-BERT"):
+        assert common.settings_for(own, recipe) == common.settings_for(dse, recipe)
+    assert (own["corpus"], own["dialogues"], own["encoder"]) == (dse["corpus"], dse["dialogues"], dse["encoder"])
+
+
+def test_the_printed_settings_of_wmdc_stand_in_the_paper_profile():
+    settings = sweeps.wmdc_settings(resolved("paper"), sweep=True)
+    assert (settings.batch_size, settings.learning_rate, settings.schedule) == (256, 3e-5, "onecycle")
+    assert settings.head_learning_rate == pytest.approx(40 * 3e-5) and settings.max_steps is None
+    quick = sweeps.wmdc_settings(resolved("quick"))
+    assert quick.head_learning_rate == pytest.approx(40 * quick.learning_rate)
+
+
+def test_every_window_has_a_recipe_with_and_without_weights():
+    points = sweeps.window_points(resolved("gpu"))
+    assert len(points) == 10 and points[sweeps.FULL] == (3, "IRF", "WMDC")
+    assert points["window 5, none"] == (5, "none", "WMDC {1,2,3,4,5} w/o IRF")
+
+
+@given(st.floats(0.05, 0.5), st.floats(0.5, 1.0))
+def test_smaller_parts_of_a_corpus_lie_within_larger_ones(less, more):
+    records = load("bundled/CamRest676")
+    small, large = (set(sweeps.nested([records], part)[0].rows.tolist()) for part in (less, more))
+    assert small <= large and len(small) == max(1, round(less * len(records)))
+
+
+def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3(tmp_path):
+    s = resolved("gpu", windows=[3], fractions=[1.0], variants=[])
+    tiny.encoder().save(tmp_path / "tiny")
+    jobs = sweeps.point_jobs(dict(s) | {"encoder": str(tmp_path / "tiny")}, [load("bundled/CamRest676")])
+    keys = {name: stage_key(*jobs[name]) for name in (sweeps.FULL, "corpus 1", sweeps.PLAIN)}
+    assert keys[sweeps.FULL] == keys["corpus 1"] != keys[sweeps.PLAIN]
+
+
+@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 6000), ("paper", 14274)])
+def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
+    profiles = load_profiles("wmdc")
+    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
+    assert plan["train"].steps == steps
+    assert ("train WMDC from" in plan) == (profile in ("gpu", "paper"))
+
+
+def test_every_model_of_the_claims_can_be_made():
+    known = {"BERT", "RoBERTa", *wmdc.ROWS, *wmdc.SECOND, *wmdc.CHECKPOINTS}
+    sides = [side for c in load_claims("wmdc") for side in (c.better, *np.atleast_1d(c.worse or {}))]
+    assert {side["model"] for side in sides if "model" in side} <= known
+    assert set(resolved("paper")["checkpoints"]) == set(wmdc.CHECKPOINTS)
+    assert set(resolved("gpu")["models"]) == set(wmdc.ROWS.values())
+
+
+# --- the sweeps, all of them, from an encoder of one layer --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweeps")
+    pieces = load_encoder("mini", device="cpu").tokenizer
+    for width in (16, 32, 48):
+        shape = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        Encoder(new_transformer("bert", shape, len(pieces)), pieces, name=f"w{width}").save(folder / f"w{width}")
+    changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"], "fractions": [0.2, 0.5, 1.0],
+               "sizes": [str(folder / f"w{width}") for width in (16, 32, 48)]}  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIALNB_CACHE", str(folder / "cache"))
+        run = start("wmdc", "smoke", encoder=str(folder / "w32"), overrides=changes, out=folder / "run")
+        corpora = common.corpus(run)
+        trained = wmdc.train_all(run, corpora)
+        wmdc.evaluate(run, corpora, trained)
+    return run, trained
+
+
+def test_every_point_is_scored_on_three_tasks_in_every_group(swept):
+    run, _ = swept
+    for table, column, points in (("F3", "window", 8), ("F4", "parameters", 3), ("F5", "utterances", 3)):
+        rows = run.results[run.results["table"] == table]
+        assert rows.groupby(["model", column]).ngroups == points, table
+        assert set(rows["task"]) == {"action prediction", "dialogue inference", "response retrieval"}
+        assert rows.groupby(["model", "task"])["seed"].nunique().eq(10).all()
+
+
+def test_every_claim_about_sweeps_and_spaces_is_judged(swept):
+    run, _ = swept
+    verdicts = {claim["id"]: claim for claim in run.claims().to_dict()}
+    ids = ("reweighting", "windows-help", "windows-step", "windows-flat", "model-size", "corpus-size", "isotropy",
+           "isotropy-cosine", "imbalance")  # fmt: skip
+    assert all(verdicts[name]["verdict"] != "not run" for name in ids), {name: verdicts[name]["reason"] for name in ids}
+
+
+def test_the_figures_of_the_sweeps_show_the_mean_of_the_tasks_as_well(swept):
+    run, trained = swept
+    for name, draw in (("F3", sweeps.windows_figure), ("F4", sweeps.sizes_figure), ("F5", sweeps.corpus_figure)):
+        draw(run)
+        data = pd.read_csv(run.folder / "figures" / f"{name}.csv")
+        assert data["task"].nunique() == 4 and json.loads((run.folder / "figures" / f"{name}.json").read_text())["alt"]
+    assert set(sweeps.weights_table(run).index) == {sweeps.FULL, sweeps.PLAIN, *run.settings.variants}
+    wmdc.geometry_figure(run)
+    assert {"BERT", "WMDC-BERT", *run.settings.variants} <= set(wmdc.geometry_table(run)["model"])
+    assert len(trained.curves["model"].unique()) == 1
+
+
+def test_one_score_per_task_averages_its_datasets():
+    rows = [("T2", "A", "Micro-F1", 10.0), ("T2", "B", "Micro-F1", 30.0), ("T2", "A", "Macro-F1", 99.0),
+            ("T3", "C", "Accuracy", 50.0), ("T4", "D", "Top-3", 7.0), ("T4", "D", "Top-1", 1.0)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["table", "dataset", "metric", "value"]).assign(protocol="paper", seed=0, n=5)
+    found = sweeps.task_scores(frame).set_index("task")["value"].to_dict()
+    assert found == {"action prediction": 20, "dialogue inference": 50, "response retrieval": 7}
+    means = sweeps.average_of_tasks(sweeps.task_scores(frame).assign(model="x"))
+    assert means[means["task"] == "average of the three"]["value"].tolist() == [pytest.approx(77 / 3)]
