@@ -134,6 +134,12 @@ def test_epochs_are_kept_where_figure_3_needs_them(corpus, tmp_path):
     assert not training("DSE 2-1", tiny.encoder(), [corpus], settings)[1]["keep_epochs"]
 
 
+def test_a_training_that_stops_within_its_first_epoch_keeps_none(corpus, tmp_path):
+    settings = TrainingSettings(batch_size=8, epochs=2, max_steps=1)
+    _, inputs = training("DSE", tiny.encoder(), [corpus], settings)
+    assert train_model(**inputs, folder=tmp_path)["epochs"] == {}
+
+
 def test_entailed_pairs_are_positives_whatever_their_length(tmp_path):
     items = [InferenceItem(word, (f"a {word}", word), "entailment") for word in tiny.WORDS]
     settings = TrainingSettings(batch_size=4, epochs=1)
@@ -227,7 +233,7 @@ def test_the_summary_table_averages_ours_as_the_paper_does():
     assert found["IC"] == pytest.approx(rows.query("table == 'T2'")["value"].mean()), "of the four public datasets"
 
 
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 50), ("gpu", 5599), ("paper", 13997)])
+@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 5599), ("paper", 13997)])
 def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
     profiles = load_profiles("dse")
     plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}

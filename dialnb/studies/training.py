@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def train_model(
     on_epoch = keep if keep_epochs else None
     result = train_recipe(recipe, encoder, dialogues, settings, folder, folder, options, on_epoch=on_epoch)
     encoder.name = recipe
-    kept = sorted((folder / "epochs").iterdir(), key=lambda path: int(path.name)) if keep_epochs else []
+    kept = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
     epochs = {int(path.name): load_encoder(path) for path in kept}
     return {"encoder": encoder.eval(), "curve": result.curve, "training": result, "epochs": epochs}
 
@@ -108,3 +108,21 @@ def pretrain_encoder(
     dialogues = conversations(corpora, limit)
     encoder, result = pretrain(dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer)
     return {"encoder": encoder, "curve": result.curve, "training": result}
+
+
+class Step(NamedTuple):
+    """A stage that waits for an encoder: which one, what it makes of it, and under which name its own is known."""
+
+    name: str
+    source: tuple[str, str]
+    job: Callable[[Encoder], Job]
+    gives: tuple[str, str] | None = None
+
+
+def in_waves(run, known: dict[tuple[str, str], Encoder], steps: list[Step]) -> dict[str, Any]:
+    """Results of all steps by name: as many at once as have their encoder; what they give lets others begin."""
+    done: dict[str, Any] = {}
+    while ready := [step for step in steps if step.name not in done and step.source in known]:
+        done |= run.stage_each({step.name: step.job(known[step.source]) for step in ready})
+        known |= {step.gives: done[step.name]["encoder"] for step in ready if step.gives}
+    return done
