@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,15 @@ from test_studies import dataset
 
 from dialnb import plots
 from dialnb.claims import load_claims
-from dialnb.data.records import MatchingGroup, RetrievalQuery, SelectionGroup
+from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
-from dialnb.papers import load_paper
+from dialnb.papers import load_paper, project_root
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import selectors, ums, ums_figures, ums_models
+from dialnb.runs.stages import stage_key
+from dialnb.studies import common, selectors, ums, ums_figures, ums_models
+from dialnb.studies.sentence_encoders import ENGLISH, elsewhere, sentence_steps
+from dialnb.studies.training import Step, in_waves, training
 from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -71,14 +75,6 @@ def test_rows_of_dialoguecse_join_the_training_data_alone(tmp_path):
     assert selectors.groups_of(parts, "train")[-1].candidates == ("c", "x")
     assert selectors.groups_of(parts, "train")[-1].context == ("a", "b"), "what comes after is left out"
     assert len(selectors.groups_of(parts, "test")) == 12
-
-
-def test_language_modelling_reads_no_test_dialogue(tmp_path):
-    queries = dataset(tmp_path, [RetrievalQuery(0, "a question", (), ())], "queries")
-    said = selectors.spoken([corpus(tmp_path), queries])
-    texts = {text for conversation in said for text in conversation.utterances}
-    tested = {text for g in selectors.groups_of([corpus(tmp_path)], "test") for text in g.context}
-    assert "a question" in texts and len(said) == 25 and not said[-1].paired and not texts & tested
 
 
 def test_statistics_count_rows_wrong_candidates_and_utterances():
@@ -134,14 +130,26 @@ def test_stages_begin_as_soon_as_their_encoder_is_there_and_never_without():
         return lambda source: (lambda source: {"encoder": f"{source}>{name}"}, {"source": source})
 
     steps = [
-        ums_models.Step("late", ("x", "made"), make("late")),
-        ums_models.Step("first", ("x", "raw"), make("first"), ("x", "made")),
-        ums_models.Step("other", ("x", "raw"), make("other")),
-        ums_models.Step("never", ("x", "missing"), make("never")),
+        Step("late", ("x", "made"), make("late")),
+        Step("first", ("x", "raw"), make("first"), ("x", "made")),
+        Step("other", ("x", "raw"), make("other")),
+        Step("never", ("x", "missing"), make("never")),
     ]
     run = Recorder()
-    done = ums_models.in_waves(run, {("x", "raw"): "raw"}, steps)
+    done = in_waves(run, {("x", "raw"): "raw"}, steps)
     assert run.waves == [["first", "other"], ["late"]] and done["late"]["encoder"] == "raw>first>late"
+
+
+def test_sentence_encoders_are_those_that_the_other_notebooks_train():
+    wanted = ["SimCSE-unsup", "DSE", "WMDC", "TaDSE", "DialogueCSE"]
+    run = SimpleNamespace(settings=resolved("smoke", sentence_encoders=wanted), profile="smoke", root=project_root())
+    raw = tiny.encoder()
+    steps, places = sentence_steps(run, raw)
+    assert list(places) == wanted and set(places.values()) <= {step.name for step in steps}
+    (own,) = [step for step in steps if step.name == "train DSE"]
+    other = elsewhere(run, "dse")
+    job = training("DSE", raw, common.corpus(other), common.settings_for(other.settings, "DSE"), 60, False)
+    assert own.source == ENGLISH and stage_key(*own.job(raw)) == stage_key(*job)
 
 
 def test_a_stored_selector_scores_as_it_did(trained):

@@ -14,8 +14,7 @@ import pandas as pd
 import torch
 
 from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation
-from dialnb.data.records import MatchingGroup, RetrievalQuery, SelectionGroup
+from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.evaluation import geometry
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.metrics import pad_lists, ranked_labels, tidy_frame, tidy_rows
@@ -33,7 +32,6 @@ from dialnb.training.objectives_dialogue import (
     NextSentencePrediction,
     replaced_token_detection,
 )
-from dialnb.training.pretrain import PretrainingRecipe, pretrain
 
 FINE_TUNING = TrainingSettings(batch_size=32, epochs=5, learning_rate=3e-5, schedule="linear", optimiser="adamw",
                                clip=5.0, precision="bfloat16")  # fmt: skip
@@ -72,25 +70,7 @@ def _as_selection(name: str, row: MatchingGroup) -> SelectionGroup:
     return SelectionGroup(name, row.before, (row.candidates[true], row.candidates[wrong]), (1, 0), row.split)
 
 
-def spoken(parts: Sequence[Dataset]) -> list[Conversation]:
-    """What language modelling reads of selection and retrieval data: training dialogues, and single sentences."""
-    said: list[Conversation] = []
-    for part in parts:
-        if part.table.kind == "RetrievalQuery":
-            said += [Conversation(part.name, (row.text,), False) for row in part if isinstance(row, RetrievalQuery)]
-        else:
-            rows = groups_of([part], "train")
-            said += [Conversation(part.name, (*row.context, row.candidates[row.labels.index(1)])) for row in rows]
-    return said
-
-
 # --- training ---------------------------------------------------------------------------------------------------------
-
-
-def pretrain_on(recipe: PretrainingRecipe, parts: list[Dataset], name: str, folder: Path) -> dict[str, Any]:
-    """An encoder from scratch, vocabulary and all, from what is said in selection data."""
-    encoder, result = pretrain(spoken(parts), recipe, folder, name=name)
-    return {"encoder": encoder, "curve": result.curve, "training": result}
 
 
 def post_train(

@@ -19,7 +19,7 @@ from dialnb.papers import load_paper
 from dialnb.studies import common, selectors
 from dialnb.studies.common import find, rows_of, why
 from dialnb.studies.selectors import FINE_TUNING, answer
-from dialnb.studies.ums_models import CHINESE, MODELS, SUBSETS, WINDOWS, Trained, has_lists, language, sentence_encoders
+from dialnb.studies.ums_models import CHINESE, MODELS, SUBSETS, WINDOWS, Trained, has_lists, language
 
 CORPORA = {
     "Ubuntu": (("official", "Ubuntu-V1", None), ("bundled", "bundled/UbuntuIRC", "selection-10")),
@@ -103,8 +103,7 @@ def evaluate(run, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[s
         tested = corpus == "Ubuntu" and model in (*MODELS, WINDOWS)
         kinds = {"seeds": s.adversarial_seeds if tested else (), "kinds": ("random", *s.adversaries)}
         jobs[f"answer: {model} on {corpus}"] = answer, inputs | kinds
-    encoders = sentence_encoders(run)
-    for name, encoder in encoders.items():
+    for name, encoder in trained.sentence.items():
         jobs[f"answer: sentence encoder {name}"] = answer, {
             "encoder": encoder, "heads": None, "max_length": 128, "parts": sets["Ubuntu"],
             "dataset": label(sets["Ubuntu"]), "groups": s.groups, "seeds": s.adversarial_seeds,
@@ -118,7 +117,7 @@ def evaluate(run, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[s
     found = run.stage_each(jobs)
     for corpus, model in asked:
         _fill(run, corpus, model, found[f"answer: {model} on {corpus}"], trained)
-    for name in encoders:
+    for name in trained.sentence:
         rows = found[f"answer: sentence encoder {name}"]["adversarial"]
         run.add(rows, table="X-encoders", model=name)
         run.add(rows[rows["protocol"] == "paper"], table="X-adversaries", model=name)

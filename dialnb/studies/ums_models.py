@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from dialnb.data import Dataset
+from dialnb.data import Dataset, load
 from dialnb.examples.manipulations import TASKS
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import load_paper
-from dialnb.runs.profiles import load_profiles
 from dialnb.studies import common
-from dialnb.studies.common import find, left_out, settings_for
-from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, pretrain_on, train_selector
-from dialnb.studies.training import Job, pretraining, training
+from dialnb.studies.common import left_out
+from dialnb.studies.matching import pretrain_on
+from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, train_selector
+from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
+from dialnb.studies.training import Job, Step, in_waves, pretraining
 from dialnb.training import TrainingSettings
 from dialnb.training.pretrain import PRETRAINING, SHAPES, PretrainingRecipe
 from dialnb.training.recipes import scaled
@@ -28,25 +28,21 @@ SUBSETS = tuple(row.labels["model"] for row in load_paper("ums").tables["T5"].ro
 
 WINDOWS = "UMS_BERT, windows as in the code"
 CHINESE = ("Douban", "E-commerce")
-SENTENCES = (("DialogueCSE", "ecd-select"), ("bundled/DialogueCSE", "jddc-select"))
-"""Chinese customer service in single sentences, for an encoder that is made from scratch."""
-
-
-class Step(NamedTuple):
-    """A stage that waits for an encoder: which one, what it makes of it, and under which name its own is known."""
-
-    name: str
-    source: tuple[str, str]
-    job: Callable[[Encoder], Job]
-    gives: tuple[str, str] | None = None
+CHINESE_TEXT = (
+    ("DialogueCSE", "ecd-sessions", None), ("E-commerce", "sessions", "train"), ("Douban", "copies", "train"),
+    ("DialogueCSE", "ecd-select", None), ("DialogueCSE", "jddc-select", None),
+)  # fmt: skip
+"""What a Chinese encoder from scratch reads: dialogues and sentences of customer service, no dialogue of a test set."""
 
 
 class Trained(NamedTuple):
-    """What every training stage gave, by (corpus, model); the loss curves on Ubuntu; the names of the encoders."""
+    """What every training stage gave, by (corpus, model); the loss curves on Ubuntu; the names of the encoders; and the
+    sentence encoders of the other papers, the raw one first."""
 
     models: dict[tuple[str, str], dict[str, Any]]
     curves: pd.DataFrame
     names: dict[tuple[str, str], str]
+    sentence: dict[str, Encoder]
 
 
 def parse(model: str) -> tuple[str, bool, tuple[str, ...]]:
@@ -77,15 +73,6 @@ def post_training(s: Mapping[str, Any], kind: str) -> TrainingSettings:
     return scaled(POST_TRAINING[kind], seed=s["seed"], precision=s["precision"], max_steps=s["max_steps"], **own)
 
 
-def in_waves(run, known: dict[tuple[str, str], Encoder], steps: list[Step]) -> dict[str, Any]:
-    """Results of all steps by name: as many at once as have their encoder; what they give lets others begin."""
-    done: dict[str, Any] = {}
-    while ready := [step for step in steps if step.name not in done and step.source in known]:
-        done |= run.stage_each({step.name: step.job(known[step.source]) for step in ready})
-        known |= {step.gives: done[step.name]["encoder"] for step in ready if step.gives}
-    return done
-
-
 def train_all(run, sets: Mapping[str, list[Dataset]]) -> Trained:
     """Encoders, post-training, and every selector that the profile asks for."""
     s = run.settings
@@ -105,7 +92,8 @@ def train_all(run, sets: Mapping[str, list[Dataset]]) -> Trained:
     for (corpus, model), (kind, plus, tasks) in wanted.items():
         source = (corpus, f"{kind}+") if plus else (language(corpus), kind)
         steps.append(Step(_named(corpus, model), source, _selector_job(s, sets[corpus], corpus, model, tasks)))
-    made = in_waves(run, known, steps)
+    others, places = sentence_steps(run, known[ENGLISH])
+    made = in_waves(run, known, others + steps)
     models = {place: made[_named(*place)] for place in wanted if _named(*place) in made}
     for model in MODELS:
         if ("Ubuntu", model) not in models:
@@ -116,7 +104,8 @@ def train_all(run, sets: Mapping[str, list[Dataset]]) -> Trained:
         left_out(run, ["T5"])
     curves = {model: made[_named("Ubuntu", model)]["curve"] for model in s.models if ("Ubuntu", model) in models}
     joined = pd.concat([curve.assign(model=model) for model, curve in curves.items()], ignore_index=True)
-    return Trained(models, joined, names)
+    sentence = {"raw": known[ENGLISH]} | {method: made[name]["encoder"] for method, name in places.items()}
+    return Trained(models, joined, names, sentence)
 
 
 def has_lists(parts: list[Dataset]) -> bool:
@@ -135,29 +124,28 @@ def language(corpus: str) -> str:
 
 def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step], dict[tuple[str, str], str]]:
     """Encoders that are there, steps that make the others from scratch, and what each is called in the results."""
-    s, english = run.settings, ("English", "BERT")
-    known, steps = {english: load_encoder(s.encoder)}, []
-    chosen = {english: s.encoder, ("English", "ELECTRA"): s.electra}
+    s = run.settings
+    known, steps = {ENGLISH: load_encoder(s.encoder)}, []
+    chosen = {ENGLISH: s.encoder, ("English", "ELECTRA"): s.electra}
     if set(CHINESE) & set(sets):
         chosen |= {("Chinese", "BERT"): s.chinese, ("Chinese", "ELECTRA"): s.chinese_electra}
     for place, name in chosen.items():
         language, kind = place
-        if place == english or not name:
+        if place == ENGLISH or not name:
             continue
         if name not in SHAPES:
             known[place] = load_encoder(name)
             continue
         chosen[place] = f"{language} {kind} ({name}, from scratch)"
         if language == "English":
-            job = pretraining(name, known[english], common.corpus(run), s.pretrain_epochs, s.dialogues,
+            job = pretraining(name, known[ENGLISH], common.corpus(run), s.pretrain_epochs, s.dialogues,
                               s.pretrain_steps, s.seed, "electra")  # fmt: skip
         else:
-            parts = [part for corpus in CHINESE for part in sets.get(corpus, ())]
-            parts += [find("sources", ("sources", *sentence)) for sentence in SENTENCES]
+            texts = [load(*part) for part in CHINESE_TEXT]
             settings = scaled(PRETRAINING, epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
             recipe = PretrainingRecipe(name, "bert" if kind == "BERT" else "electra", settings=settings)
-            job = pretrain_on, {"recipe": recipe, "parts": parts, "name": f"Chinese {name}"}
-        steps.append(Step(f"pretrain {language} {kind}", english, lambda _, job=job: job, place))
+            job = pretrain_on, {"corpora": texts, "recipe": recipe, "name": f"Chinese {name}"}
+        steps.append(Step(f"pretrain {language} {kind}", ENGLISH, lambda _, job=job: job, place))
     return known, steps, chosen
 
 
@@ -178,18 +166,3 @@ def _selector_job(s, parts: list[Dataset], corpus: str, model: str, tasks: tuple
         "seeds": s.adversarial_seeds,
     }  # fmt: skip
     return lambda encoder: (train_selector, {"encoder": encoder, **inputs})
-
-
-def sentence_encoders(run) -> dict[str, Encoder]:
-    """The raw encoder and the sentence encoders of the DSE notebook in the same profile, from its stages."""
-    s = run.settings
-    if not s.sentence_encoders:
-        return {"raw": load_encoder(s.encoder)}
-    other = load_profiles("dse").resolve(run.profile, s.seed, s.encoder)
-    parts, raw = common.corpus(SimpleNamespace(settings=other)), load_encoder(s.encoder)
-    jobs = {
-        f"train {name}": training(name, raw, parts, settings_for(other, name), other.dialogues, other.tail_quirk)
-        for name in s.sentence_encoders
-    }
-    made = run.stage_each(jobs)
-    return {"raw": raw} | {name: made[f"train {name}"]["encoder"] for name in s.sentence_encoders}
