@@ -242,8 +242,9 @@ def swept(tmp_path_factory):
     for width in (16, 32, 48):
         shape = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
         Encoder(new_transformer("bert", shape, len(pieces)), pieces, name=f"w{width}").save(folder / f"w{width}")
-    changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"], "fractions": [0.2, 0.5, 1.0],
-               "sizes": [str(folder / f"w{width}") for width in (16, 32, 48)]}  # fmt: skip
+    sizes = [str(folder / f"w{width}") for width in (16, 32, 48)]
+    changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"],
+               "fractions": [0.2, 0.5, 1.0], "sizes": sizes}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALNB_CACHE", str(folder / "cache"))
         run = start("wmdc", "smoke", encoder=str(folder / "w32"), overrides=changes, out=folder / "run")
@@ -280,6 +281,14 @@ def test_the_figures_of_the_sweeps_show_the_mean_of_the_tasks_as_well(swept):
     wmdc.geometry_figure(run)
     assert {"BERT", "WMDC-BERT", *run.settings.variants} <= set(wmdc.geometry_table(run)["model"])
     assert len(trained.curves["model"].unique()) == 1
+
+
+def test_bands_show_what_differs_between_points_not_what_a_group_shares():
+    rows = [("a", g, 10 * g + p) for g in range(5) for p in (0,)] + [("b", g, 10 * g + 3 + g % 2) for g in range(5)]
+    frame = pd.DataFrame(rows, columns=["model", "seed", "value"]).assign(task="t")
+    paired = sweeps.without_shared(frame)
+    assert paired.groupby("model")["value"].mean().tolist() == pytest.approx(frame.groupby("model")["value"].mean())
+    assert paired.groupby("model")["value"].std().max() < 0.5 < frame.groupby("model")["value"].std().min()
 
 
 def test_one_score_per_task_averages_its_datasets():

@@ -45,16 +45,17 @@ def sweep(
     x_label: str = "",
     y_label: str = "score (%)",
     title: str = "",
+    units: str = "seeds",
 ) -> Figure:
     """A score over a setting (temperature, batch size, turns, k), with the 95 % interval over seeds as a band.
 
-    Where every panel is a setting of its own, ``x_label`` may name it as ``{panel}``.
+    Where every panel is a setting of its own, ``x_label`` may name it as ``{panel}``. ``units``: what seeds are.
     """
     require(data, "sweep", [column for column in (x, y, line, panels) if column])
     style = looks(data[line] if line else [""])
     x_label = x_label or x.replace("_", " ")
     title = title or f"{y_label.split(' (')[0].capitalize()} over {x_label}"
-    return _grid(data, panels, line, x, y, style, y_label, title, x_label, log_x)
+    return _grid(data, panels, line, x, y, style, y_label, title, x_label, log_x, units)
 
 
 @in_style
@@ -91,7 +92,7 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
 
 def _grid(
     data: pd.DataFrame, panels: str, line: str, x: str, y: str, style: dict, y_label: str, title: str, x_label: str,
-    log_x: bool,
+    log_x: bool, units: str = "seeds",
 ) -> Figure:  # fmt: skip
     """Panels two abreast, one line per name in ``style``, one legend below all."""
     names = list(dict.fromkeys(data[panels])) if panels else [None]
@@ -122,7 +123,7 @@ def _grid(
     if len(names) > 1:
         figure.suptitle(title)
     handles = [handle for handle in grid.flat[0].get_lines() if handle.get_label()] if line else []
-    handles += [Patch(color=LINE, label="95 % interval over seeds")] if banded else []
+    handles += [Patch(color=LINE, label=f"95 % interval over {units}")] if banded else []
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
     return figure

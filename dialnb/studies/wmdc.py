@@ -254,10 +254,13 @@ def geometry_table(run) -> pd.DataFrame:
 
 def geometry_figure(run):
     """Uniformity against alignment."""
-    data = geometry_table(run).rename(columns=str.lower)
+    own = rows_of(run, "X-geometry").replace({"model": {FULL: "weighted", PLAIN: "unweighted"}})
+    own = own[~own["model"].isin(VARIANTS)]
+    data = own.pivot_table(index="model", columns="metric", values="value", sort=False).reset_index()
     return run.figure(
-        "geometry", plots.uniformity_alignment, data=data,
-        caption="Uniformity of responses and alignment of responses with their contexts, for every model.",
+        "geometry", plots.uniformity_alignment, data=data.rename(columns=str.lower),
+        caption="Uniformity of responses and alignment of responses with their contexts; \"weighted\" and "
+        "\"unweighted\" are WMDC with windows 1 to 3, trained for as many steps as the points of the sweeps.",
         alt="Scatter plot of alignment against uniformity, one marker for each model.",
     )  # fmt: skip
 

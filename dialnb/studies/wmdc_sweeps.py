@@ -34,7 +34,8 @@ VARIANTS = {
 FULL, PLAIN = "window 3, IRF", "window 3, none"
 """The points with windows 1 to 3, with and without weights."""
 
-FIGURES = ("F3", "F4", "F5")
+UNITS = "groups of test dialogues"
+BAND = "The band is the 95 % interval over groups of test dialogues, without what all points share in a group."
 TASKS = tuple(
     Task(
         test.table, f"{test.name} ({test.data.__name__.removesuffix('_data')})", test.function, test.data, test.settings
@@ -183,6 +184,15 @@ def average_of_tasks(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows, mean], ignore_index=True)
 
 
+def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Scores without what all points share in a group of test dialogues, since some groups are harder than others.
+
+    Intervals then show how sure the differences between points are; means stay as they are.
+    """
+    shared = rows.groupby(["task", "seed"])["value"].transform("mean") - rows.groupby("task")["value"].transform("mean")
+    return rows.assign(value=rows["value"] - shared)
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
@@ -196,12 +206,13 @@ def windows_figure(run):
     if rows.empty or rows["window"].nunique() < 2:
         return absent(run, "F3", _reason(run))
     names = {"IRF": "with reweighting", "none": "without reweighting"}
-    data = average_of_tasks(rows[["task", "metric", "model", "window", "weighting", "seed", "value"]])
+    data = without_shared(average_of_tasks(rows[["task", "metric", "model", "window", "weighting", "seed", "value"]]))
     return run.figure(
         "F3", plots.sweep, data=data.assign(weighting=data["weighting"].map(names)), x="window", line="weighting",
         panels="task", log_x=False, x_label="largest window", title="Context windows, with and without reweighting",
+        units=UNITS,
         caption="Scores of the three tasks (micro-F1, accuracy, Top-3) and their mean over the largest window, with "
-        "and without weights; the band is the 95 % interval over groups of test dialogues.",
+        f"and without weights. {BAND}",
         alt="Four line plots of score against window size, each with a line with and one without reweighting.",
     )  # fmt: skip
 
@@ -211,12 +222,12 @@ def _scaling_figure(run, figure: str, x: str, what: str, title: str):
     label, rows = x, rows_of(run, figure)
     if rows.empty or rows[x].nunique() < 2:
         return absent(run, figure, _reason(run))
-    data = average_of_tasks(rows[["task", "metric", "model", x, "seed", "value"]])
+    data = without_shared(average_of_tasks(rows[["task", "metric", "model", x, "seed", "value"]]))
+    millions = [float(f"{value / 1e6:.3g}") for value in data[x]]
     return run.figure(
-        figure, plots.sweep, data=data.assign(**{x: data[x] / 1e6}), x=x, panels="task", x_label=f"million {label}",
-        title=title, alt=f"Four line plots of score against the number of {label}.",
-        caption=f"Scores of the three tasks and their mean over the {label} of the {what}; the band is the 95 % "
-        "interval over groups of test dialogues.",
+        figure, plots.sweep, data=data.assign(**{x: millions}), x=x, panels="task", x_label=f"million {label}",
+        title=title, units=UNITS, alt=f"Four line plots of score against the number of {label}.",
+        caption=f"Scores of the three tasks and their mean over the {label} of the {what}. {BAND}",
     )  # fmt: skip
 
 
