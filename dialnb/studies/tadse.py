@@ -15,6 +15,7 @@ from dialnb.data import Dataset
 from dialnb.papers import load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out, rows_of, summary
+from dialnb.studies.figures import absent
 from dialnb.studies.tadse_models import (
     ABLATED,
     ALIGNED,
@@ -210,12 +211,12 @@ def long_training(run, sets: Mapping[str, Dataset], start: Model) -> pd.DataFram
     """F7: accuracy after every epoch, with and without the alignment layer."""
     s, jobs = run.settings, {}
     for dataset in (dataset for dataset in s.curve_datasets if dataset in sets):
+        test = {"records": sets[dataset], "dataset": dataset, "pooling": start.pooling, "limit": s.limit}
         for loss in (PAIR, ALIGNED):
-            recipe, steps = LOSSES[loss], {"epochs": s.curve_epochs, "max_steps": s.curve_steps}
-            jobs[f"epochs: {loss} on {dataset}"] = score_epochs, {
-                "recipe": recipe, "encoder": start.encoder, "sources": sources(s, one(loss, dataset), sets),
-                "settings": template_settings(s, recipe, True, **steps), "options": {}, "records": sets[dataset],
-                "dataset": dataset, "pooling": start.pooling, "limit": s.limit, "references": s.references,
+            settings = template_settings(s, LOSSES[loss], True, epochs=s.curve_epochs, max_steps=None)
+            jobs[f"epochs: {loss} on {dataset}"] = score_epochs, test | {
+                "recipe": LOSSES[loss], "encoder": start.encoder, "settings": settings, "options": {},
+                "sources": sources(one(loss, dataset), sets, s.curve_utterances), "references": s.references,
             }  # fmt: skip
     for name, found in run.stage_each(jobs).items():
         loss = name.removeprefix("epochs: ").rpartition(" on ")[0]
@@ -228,6 +229,7 @@ def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
     return common.training_times(run, curves, lambda name: 8 if ALIGNED in name else TADSE.epochs)
 
 
-def poolings(run) -> pd.DataFrame:
-    """Every model read by [CLS], by the pooler and by the mean."""
-    return summary(run, "X-pooling", ["model"], ["pooling", "dataset"])
+def further(run, table: str, columns: Sequence[str] = ("dataset",)) -> pd.DataFrame | str:
+    """A table beyond the paper: our means by model, or the sentence that says why there are none."""
+    found = summary(run, table, ["model"], columns)
+    return found if len(found) else absent(run, table, f"the {run.profile} profile has no time for it; 'gpu' has")

@@ -41,6 +41,16 @@ def losses(run):
     )  # fmt: skip
 
 
+def training(run, losses: pd.DataFrame):
+    """Loss curves of the models that read all datasets; of all models where there are none."""
+    several = losses[~losses["model"].str.contains(" on |rate ")]
+    return run.figure(
+        "training", plots.training_curves, data=several if len(several) else losses,
+        caption="Training loss of the models that read all datasets; different losses do not compare.",
+        alt="Loss against training step, one line per model.",
+    )  # fmt: skip
+
+
 def spaces(run, figure: str, sets: Mapping[str, Dataset], models: Mapping[str, Model], method: str):
     """F4 (SNIPS, with the music intents and where they meet) or F9 and F10 (ATIS, its frequent intents)."""
     s, (dataset, panels) = run.settings, PANELS[figure]

@@ -243,13 +243,11 @@ def job(s: Mapping[str, Any], spec: Spec, starts: Mapping[str, Encoder], sets: M
     """The stage that trains one model."""
     settings = template_settings(s, spec.recipe, len(spec.sources) == 1, **spec.settings)
     return train_templates, {
-        "recipe": spec.recipe, "encoder": starts[spec.start], "sources": sources(s, spec, sets), "settings": settings,
-        "options": dict(spec.options),
+        "recipe": spec.recipe, "encoder": starts[spec.start], "sources": sources(spec, sets, s["utterances"]),
+        "settings": settings, "options": dict(spec.options),
     }  # fmt: skip
 
 
-def sources(s: Mapping[str, Any], spec: Spec, sets: Mapping[str, Dataset]) -> list[Filled]:
-    """What a model reads."""
-    return [
-        Filled(name, sets[name], k, s["utterances"], entities(), spec.typed, spec.mistaken) for name, k in spec.sources
-    ]
+def sources(spec: Spec, sets: Mapping[str, Dataset], limit: int | None) -> list[Filled]:
+    """What a model reads, of at most ``limit`` original utterances of each dataset."""
+    return [Filled(name, sets[name], k, limit, entities(), spec.typed, spec.mistaken) for name, k in spec.sources]
