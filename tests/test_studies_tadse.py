@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialnb.claims import load_claims
-from dialnb.data import Dataset, load
+from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.evaluation.vectors import normalise
@@ -90,7 +90,7 @@ def test_the_entity_book_lists_printed_values_and_our_own_most_frequent():
 
 
 def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates():
-    drawn = tadse_data.drawing(load("bundled/SNIPS", "slots"))
+    drawn = tadse_data.drawing()
     assert drawn["intent"].unique().tolist() == ["PlayMusic", "BookRestaurant"]
     for _, part in drawn.groupby("intent"):
         texts = part.groupby("kind")["text"].apply(list)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from dialnb.data import Dataset
+from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.examples.templates import Augmentation, make_template
 from dialnb.papers import load_paper
@@ -110,17 +110,16 @@ def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int =
     return rows
 
 
-def example_rows(records: Dataset, intents: Sequence[str]) -> dict[str, IntentUtterance]:
-    """For the drawings: of each intent the first short training utterance with two slots."""
-    train = records.filter(split="train")
+def example_rows(train: Sequence[IntentUtterance], intents: Sequence[str]) -> dict[str, IntentUtterance]:
+    """For the drawings: of each intent the first short utterance with two slots."""
     fits = [row for row in train if len(row.slots) == 2 and 30 <= len(row.text) <= 52 and row.intent in intents]
     return {intent: next(row for row in fits if row.intent == intent) for intent in intents}
 
 
-def drawing(records: Dataset, intents: Sequence[str] = ("PlayMusic", "BookRestaurant"), each: int = 3) -> pd.DataFrame:
-    """For F1 and F3: real utterances, their templates and Entity Book values, and what the templates are filled to."""
-    rows, train = [], list(records.filter(split="train"))
-    for intent, row in example_rows(records, intents).items():
+def drawing(intents: Sequence[str] = ("PlayMusic", "BookRestaurant"), each: int = 3) -> pd.DataFrame:
+    """For F1 and F3: utterances of SNIPS, their templates with values of the Entity Book, and what these give."""
+    rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
+    for intent, row in example_rows(train, intents).items():
         made = Augmentation([row, *train], k=each)
         values = [made.top[slot.name] for slot in row.slots]
         rows.append({"intent": intent, "kind": "utterance", "text": row.text})
