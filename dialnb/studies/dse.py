@@ -225,7 +225,8 @@ def evaluate(run, trained: Trained) -> None:
         model, _, epoch = name.removeprefix("epoch: ").rpartition(" after ")
         found.append(part.assign(model=model, table="F3", epoch=int(epoch)))
     joined = pd.concat(found, ignore_index=True)
-    joined.loc[(joined["table"] == "T3") & (joined["shots"] != 1), "table"] = "T8"
+    if "T3" in s.tables:
+        joined.loc[(joined["table"] == "T3") & (joined["shots"] != 1), "table"] = "T8"
     run.add(joined)
     missing = [table for table in ("T2", "T3", "T4", "T5", "T7", "T9", "X1") if table not in s.tables]
     left_out(run, [*missing, *(["T8"] if "T3" in missing else [])])
@@ -239,7 +240,7 @@ def evaluate(run, trained: Trained) -> None:
 def _floors(run) -> None:
     """What rejecting everything and nothing reaches, as rows of T3 and T8 under both thresholds."""
     rows = select(run.results, {"table": ["T3", "T8"], "protocol": "floor", "model": "BERT"})
-    for threshold in ("mean-std", "mean"):
+    for threshold in ("mean-std", "mean") if len(rows) else ():
         named = "floor: " + rows["threshold"].astype(str)
         run.add(rows.assign(model=named, protocol="code", threshold=threshold))
 
