@@ -197,11 +197,29 @@ def test_the_epoch_that_is_best_on_the_development_pairs_is_kept(corpus, tmp_pat
 
 
 def test_stage_one_reads_each_sentence_once(tmp_path):
-    records = dataset(tmp_path, [ScoredPair("a b", "c d", 1.0), ScoredPair("a b", "e f", 2.0)])
+    first, second, third = (" ".join(tiny.sentences(9, seed=i)) for i in range(3))
+    records = dataset(tmp_path, [ScoredPair(first, second, 1.0), ScoredPair(first, third, 2.0)])
     assert [c.paired for c in matching.spoken([records])] == [False, False]
     options = TrainingSettings(batch_size=3, epochs=1, learning_rate=1e-3)
-    made = matching.adapt(tiny.encoder(), [records], options, None, 50, tmp_path / "w")
+    made = matching.adapt(tiny.encoder(), [records], options, 2, None, 50, tmp_path / "w")
     assert made["training"].steps == 1, "three distinct sentences are one batch"
+
+
+def test_the_fresh_head_of_stage_one_is_trained_before_the_encoder_moves(tmp_path, monkeypatch):
+    start, seen = tiny.encoder(), []
+    texts = dataset(
+        tmp_path, [ScoredPair(*(" ".join(tiny.sentences(9, seed=i + k)) for k in (0, 9)), 1.0) for i in range(6)]
+    )
+
+    def watched(encoder, *arguments, **named):
+        seen.append(encoder.encode(["a b c"]))
+        return train(encoder, *arguments, **named)
+
+    train = matching.train
+    monkeypatch.setattr(matching, "train", watched)
+    options = TrainingSettings(batch_size=6, epochs=1, learning_rate=1e-2)
+    made = matching.adapt(start, [texts], options, 3, None, 50, tmp_path / "w")
+    assert np.allclose(seen[0], seen[1]) and not np.allclose(seen[1], made["encoder"].encode(["a b c"]))
 
 
 def test_the_lower_half_of_the_layers_is_frozen_and_the_rest_as_the_profile_says():

@@ -181,6 +181,7 @@ def adaptation(run, raw: dict[str, Encoder]) -> dict[str, Job]:
     own |= {"max_steps": s.adapt_steps, "precision": s.precision}
     for family, encoder in raw.items():
         shared = {"encoder": encoder, "corpora": text_of(family, s.data), "limit": s.sentences, "max_length": 50}
+        shared |= {"head_steps": s.head_steps}
         for seed in s.train_seeds:
             settings = scaled(ADAPTATION, seed=seed, **own)
             jobs[f"adapt to {family}, seed {seed}"] = adapt, shared | {"settings": settings}

@@ -35,7 +35,7 @@ from dialnb.training.objectives_dialogue import MatchingGuidedObjective, Siamese
 from dialnb.training.pretrain import PretrainingRecipe, pretrain
 
 ADAPTATION = TrainingSettings(batch_size=50, epochs=0.5, learning_rate=2e-5, optimiser="adamw", weight_decay=0.01,
-                              schedule="linear", warmup=0.1)  # fmt: skip
+                              schedule="linear", warmup=0.1, compiled=False)  # fmt: skip
 """Continued pre-training, stage one: half an epoch of masked words (Section 5.2)."""
 
 CONTRAST = TrainingSettings(batch_size=20, epochs=3, learning_rate=5e-5, optimiser="adamw", weight_decay=0.01,
@@ -85,14 +85,21 @@ def pretrain_on(corpora: list[Dataset], recipe: PretrainingRecipe, name: str, fo
 
 
 def adapt(
-    encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, max_length: int,
-    folder: Path,
+    encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, head_steps: int, limit: int | None,
+    max_length: int, folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """Stage one: masked words of the corpus, each distinct sentence once an epoch."""
+    """Stage one: masked words of the corpus, each distinct sentence once an epoch.
+
+    Encoders come without the head that predicts words; a fresh one would spoil them before it knows any. It is trained
+    alone first, for ``head_steps``.
+    """
     texts = thin(list(dict.fromkeys(text for c in spoken(corpora) for text in c.utterances)), limit)
     examples = MaskedExamples.from_tokens(encoder, tokenise_once(encoder, texts, max_length, folder), 0.15)
     torch.manual_seed(settings.seed)
-    result = train(encoder, MaskedLanguageModel(encoder), examples, settings, folder, name="adapt")
+    objective, layers = MaskedLanguageModel(encoder), encoder.transformer.config.num_hidden_layers
+    alone = replace(settings, freeze=layers, learning_rate=1e-3, epochs=head_steps, max_steps=head_steps)
+    train(encoder, objective, examples, alone, folder / "head", name="word head")
+    result = train(encoder, objective, examples, settings, folder / "all", name="adapt")
     return {"encoder": encoder.eval(), "curve": result.curve, "training": result}
 
 
