@@ -105,9 +105,9 @@ def highlighted_panels(
             others = shown[~shown[colour].isin(highlight)]
             axes.scatter(others["x"], others["y"], s=9, color=LINE, edgecolor="none", zorder=1)
             for label, (tint, marker, _) in style.items():
-                points = shown[shown[colour] == label]
+                points, text = shown[shown[colour] == label], str(label).replace("_", " ")
                 axes.scatter(points["x"], points["y"], s=SIZES.get(marker, 20), marker=marker, color=tint,
-                             edgecolor="white", linewidth=0.3, zorder=3, label=str(label))  # fmt: skip
+                             edgecolor="white", linewidth=0.3, zorder=3, label=text)  # fmt: skip
             axes.set(xticks=[], yticks=[])
             axes.set_box_aspect(1)
             axes.spines[:].set(visible=True, color=LINE)
@@ -122,7 +122,8 @@ def highlighted_panels(
             grid[1, column].set_xlabel("the square above, larger")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     other = Line2D([], [], linestyle="", marker="o", markersize=4, color=LINE, label="other intents")
-    figure.legend(handles=[*handles, other], loc="outside lower center", ncols=min(5, len(labels) + 1))
+    figure.legend(handles=[*handles, other], loc="outside lower center",
+                  ncols=min(len(labels) + 1, int(figure.get_figwidth() // 2.2)))  # fmt: skip
     method = data["method"].iloc[0] if "method" in data else "Projection"
     figure.suptitle(title or f"{method} of sentence vectors")
     return figure

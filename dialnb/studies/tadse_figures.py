@@ -72,7 +72,8 @@ def spaces(run, figure: str, sets: Mapping[str, Dataset], models: Mapping[str, M
         return absent(run, name, why(error))
     frames = [frame.assign(model=stage.partition(": ")[2]) for stage, frame in made.items()]
     data = pd.concat(frames, ignore_index=True)
-    frequent = [label for label, _ in Counter(frames[0]["label"]).most_common(7)]
+    data["label"] = data["label"].str.removeprefix("atis_")
+    frequent = [label for label, _ in Counter(data["label"]).most_common(7)]
     music = dataset == "SNIPS"
     told = " The square is where the two music intents come closest, drawn larger below." if music else ""
     return run.figure(
