@@ -163,9 +163,11 @@ def test_curves_hold_the_share_of_the_top_percent_exactly():
 
 
 def test_bundled_corpora_are_counted_one_by_one():
-    found = corpus.count_corpora({"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}, 20)
+    found = corpus.count_corpora({"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}, 20, 5, 2, 6)
     assert found["sizes"]["dialogues"].tolist() == [20, 20]
     assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", corpus.WHOLE]
+    assert len(found["rare"]) == 5 and found["pairs"].groupby("draw").size().tolist() == [6, 6]
+    assert {len(context) for context in found["pairs"]["context"]} == {3}
 
 
 def test_the_drawing_ends_in_a_frequent_response():

@@ -20,7 +20,7 @@ from dialnb.errors import DialnbError
 from dialnb.evaluation import diaeval, geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
-from dialnb.examples.windows import WINDOWS, context_length, response_frequencies, response_key
+from dialnb.examples.windows import WINDOWS, context_length
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import select
 from dialnb.studies import common
@@ -28,7 +28,7 @@ from dialnb.studies import wmdc_sweeps as sweeps
 from dialnb.studies.common import left_out, rows_of, settings_for, why
 from dialnb.studies.figures import absent
 from dialnb.studies.spaces import can_project
-from dialnb.studies.training import Job, conversations, thin, training
+from dialnb.studies.training import Job, training
 from dialnb.studies.wmdc_corpus import corpus_tables, count_corpora, named_corpora
 from dialnb.studies.wmdc_sweeps import FULL, PLAIN, TASKS, VARIANTS, wmdc_settings
 from dialnb.training.recipes import get_recipe
@@ -95,7 +95,10 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
             left_out(run, TABLES, why(error), model=row)
     jobs = {f"pretrain {shape}": job for shape, job in scratch.items()}
     jobs |= {f"train {name}": job for name, job in (wanted | points).items()}
-    count = count_corpora, {"corpora": named_corpora(s.corpus), "limit": s.count_dialogues}
+    count = count_corpora, {
+        "corpora": named_corpora(s.corpus), "limit": s.count_dialogues, "rare": s.plot_rare,
+        "draws": s.geometry_draws, "pairs": s.geometry_pairs,
+    }  # fmt: skip
     made = run.stage_each(jobs | {"count the corpora": count})
     models |= {row: made[f"train {row}"]["encoder"] for row in wanted} | _checkpoints(run)
     for row, recipe in (ROWS | SECOND).items():
@@ -136,7 +139,7 @@ def evaluate(run, corpora: list[Dataset], trained: Trained) -> None:
     """Fill T2 to T4, score every point of the sweeps, look at the spaces; larger encoders are trained meanwhile."""
     s = run.settings
     jobs, sizes = sweeps.size_jobs(run, corpora, trained.scratch)
-    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(run, corpora, trained))
+    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(trained))
     for (table, model), part in rows.items():
         if model in trained.models:
             kept = diaeval.printed_rows(part.assign(table=table))
@@ -177,61 +180,37 @@ def chosen_points(run) -> pd.DataFrame:
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
-def sample_pairs(
-    corpora: Sequence[Dataset], limit: int | None, draws: int, size: int
-) -> list[list[tuple[Sequence[str], str]]]:
-    """``draws`` disjoint samples of (context of three utterances, response), one pair a dialogue."""
-    said = [c.utterances for c in conversations(corpora, limit) if len(c.utterances) > max(WINDOWS)]
-    rng = np.random.default_rng(24)
-    order = rng.permutation(len(said))
-    size = min(size, len(order) // draws)
-    pairs = []
-    for place in order[: draws * size]:
-        k = int(rng.integers(max(WINDOWS), len(said[place])))
-        pairs.append((said[place][k - max(WINDOWS) : k], said[place][k]))
-    return [pairs[i * size : (i + 1) * size] for i in range(draws)]
-
-
-def geometry_of(encoder: Encoder, corpora: list[Dataset], limit: int | None, draws: int, size: int) -> pd.DataFrame:
-    """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in several draws."""
+def geometry_of(encoder: Encoder, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     rows, mark = [], f" {diaeval.separator_of(encoder)} "
-    for draw, pairs in enumerate(sample_pairs(corpora, limit, draws, size)):
-        contexts, responses = zip(*pairs)
-        before = encoder.encode(
-            [mark.join(said) for said in contexts], max_length=context_length(max(WINDOWS)), truncate="left"
-        )
+    for draw, part in pairs.groupby("draw"):
+        contexts, responses = [mark.join(said) for said in part["context"]], part["response"].tolist()
+        before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
         after, alone = encoder.encode(responses), encoder.encode(list(dict.fromkeys(responses)))
-        both = np.concatenate([before, after])
         values = {
             "Uniformity": geometry.uniformity(alone),
             "Anisotropy": geometry.anisotropy(alone),
-            "Alignment": geometry.alignment(both, [*range(len(before)), *range(len(after))]),
+            "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
-        rows += tidy_rows(values, task="geometry", dataset="responses", protocol="clean", n=len(alone), seed=draw)
+        labels = {"task": "geometry", "dataset": "responses", "protocol": "clean", "n": len(alone)}
+        rows += tidy_rows(values, seed=int(draw), **labels)
     return tidy_frame(rows)
 
 
 def frequent_places(
-    encoder: Encoder, corpora: list[Dataset], limit: int | None, method: str, frequent: int, rare: int, seed: int
+    encoder: Encoder, frequent: list[str], rare: list[str], method: str, seed: int, shared: bool
 ) -> pd.DataFrame:
-    """The most frequent utterances and some that occur once, in a plane."""
-    counts = response_frequencies(c.utterances for c in conversations(corpora, limit))
-    top = [text for text, _ in counts.most_common(frequent)]
-    once = thin([text for text, count in counts.items() if count == 1 and response_key(text)], rare)
-    plane = project(encoder.encode([*top, *once]), method, seed=seed)
-    half = len(top) // 2
-    labels = ["most frequent"] * half + ["frequent"] * (len(top) - half) + ["seen once"] * len(once)
-    shared = all(records.name.startswith("bundled/") for records in corpora)  # other texts may not be published
-    return plane.assign(label=labels, text=[*top, *once] if shared else "")
+    """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
+    plane, half = project(encoder.encode([*frequent, *rare]), method, seed=seed), len(frequent) // 2
+    labels = ["most frequent"] * half + ["frequent"] * (len(frequent) - half) + ["seen once"] * len(rare)
+    return plane.assign(label=labels, text=[*frequent, *rare] if shared else "")
 
 
-def space_jobs(run, corpora: list[Dataset], trained: Trained) -> dict[str, Job]:
+def space_jobs(trained: Trained) -> dict[str, Job]:
     """The stages of the geometry, for the models of the tables and for the weightings."""
-    s = run.settings
-    own = {"corpora": corpora, "limit": s.dialogues, "draws": s.geometry_draws, "size": s.geometry_pairs}
     points = {name: trained.points[name] for name in (FULL, PLAIN, *VARIANTS) if name in trained.points}
     return {
-        f"geometry: {name}": (geometry_of, {"encoder": model, **own})
+        f"geometry: {name}": (geometry_of, {"encoder": model, "pairs": trained.counted["pairs"]})
         for name, model in (trained.models | points).items()
     }
 
@@ -265,7 +244,7 @@ def geometry_figure(run):
     )  # fmt: skip
 
 
-def spaces_figure(run, corpora: list[Dataset], trained: Trained, method: str):
+def spaces_figure(run, trained: Trained, method: str):
     """Where frequent utterances lie, before and after training, with and without weights."""
     figure, s = f"frequent-{method}", run.settings
     reason = f"left out of the {run.profile} profile" if method == "umap" and not s.umap else can_project(method)
@@ -275,8 +254,9 @@ def spaces_figure(run, corpora: list[Dataset], trained: Trained, method: str):
         shown["WMDC"] = every["WMDC-BERT"]
     if reason:
         return absent(run, figure, reason)
-    own = {"corpora": corpora, "limit": s.dialogues, "method": method, "seed": s.seed, "frequent": s.plot_frequent,
-           "rare": s.plot_rare}  # fmt: skip
+    frequent = list(trained.counted["frequencies"]["every"])[: s.plot_frequent]
+    own = {"frequent": frequent, "rare": trained.counted["rare"], "method": method, "seed": s.seed,
+           "shared": s.corpus == "bundled"}  # fmt: skip
     made = run.stage_each({f"{METHODS[method]} of frequent utterances: {name}":
                            (frequent_places, {"encoder": model, **own})
                            for name, model in shown.items()})  # fmt: skip

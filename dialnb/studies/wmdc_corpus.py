@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dialnb.data.corpora import TODBERT, collection, utterances_of
 from dialnb.data.levels import find
 from dialnb.errors import DataError, Offline
 from dialnb.evaluation import diaeval
-from dialnb.examples.windows import cumulative_share, response_frequencies, response_key
+from dialnb.examples.windows import WINDOWS, cumulative_share, response_frequencies, response_key
 from dialnb.losses import inverse_response_frequency
 from dialnb.papers import load_paper
 from dialnb.plots.windows import frequency_share, window_pairs
@@ -58,11 +58,11 @@ def named_corpora(name: str) -> dict[str, Dataset]:
     return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
-def count_corpora(corpora: dict[str, Dataset], limit: int | None) -> dict[str, Any]:
-    """Sizes of every corpus, how its utterances are distributed (F1), and the most frequent ones of all and of the nine
-    corpora of TOD-BERT (T5)."""
+def count_corpora(corpora: dict[str, Dataset], limit: int | None, rare: int, draws: int, pairs: int) -> dict[str, Any]:
+    """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
+    corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
     nine = {part.label for part in TODBERT}
-    sizes, curves, every, own = [], [], Counter(), Counter()
+    sizes, curves, every, own, dialogues = [], [], Counter(), Counter(), []
     for label, records in corpora.items():
         kept = [records[i] for i in thin(range(len(records)), limit)] if limit else records
         said, speakers, domains = [], Counter(), set()
@@ -76,9 +76,26 @@ def count_corpora(corpora: dict[str, Dataset], limit: int | None) -> dict[str, A
         sizes.append({"corpus": label, "dialogues": len(said), "utterances": sum(map(len, said)),
                       "exchanges": speakers["user"], "domains": len(domains), "distinct": len(found)})  # fmt: skip
         curves.append(share_curve(found).assign(corpus=label))
+        dialogues += said
     curves.append(share_curve(every).assign(corpus=WHOLE))
     frequencies = {"every": dict(every.most_common(500)), "nine": dict((own or every).most_common(500))}
-    return {"sizes": pd.DataFrame(sizes), "curves": pd.concat(curves, ignore_index=True), "frequencies": frequencies}
+    once = thin([text for text, count in every.items() if count == 1 and text], rare)
+    sample = sample_pairs(dialogues, draws, pairs)
+    return {"sizes": pd.DataFrame(sizes), "curves": pd.concat(curves, ignore_index=True), "frequencies": frequencies,
+            "rare": once, "pairs": sample}  # fmt: skip
+
+
+def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> pd.DataFrame:
+    """``draws`` disjoint samples of a context of three utterances and its response, one pair a dialogue."""
+    longest = max(WINDOWS)
+    said = [utterances for utterances in dialogues if len(utterances) > longest]
+    rng = np.random.default_rng(24)
+    order = rng.permutation(len(said))
+    size, rows = min(size, len(order) // draws), []
+    for number, place in enumerate(order[: draws * size]):
+        k = int(rng.integers(longest, len(said[place])))
+        rows.append({"draw": number // size, "context": list(said[place][k - longest : k]), "response": said[place][k]})
+    return pd.DataFrame(rows)
 
 
 def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
