@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialnb import plots
+from dialnb.claims import judge_claims
 from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.corpora import COLLECTIONS, sentences_of
@@ -23,6 +24,7 @@ from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredP
 from dialnb.errors import Offline
 from dialnb.evaluation import geometry
 from dialnb.losses import matching_matrix
+from dialnb.papers import compare_table
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dialoguecse, matching, matching_data, matching_figures
@@ -291,3 +293,44 @@ def test_matching_matrices_have_a_panel_for_each_turn_and_model():
     axes = plots.matching_matrices(data).axes
     assert [a.get_title() for a in axes] == ["turn 1", "turn 2", "", ""] and axes[2].get_ylabel() == "b"
     assert [label.get_text() for label in axes[3].get_xticklabels()] == ["r0", "r1"]
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpu_rows() -> pd.DataFrame:
+    """Rows as the gpu profile adds them: every model on every evaluation set with three seeds, and every sweep."""
+    random, s, rows = np.random.default_rng(0), settings("gpu"), []
+    tests = {"MDC": ("MAP", "MRR"), "JDDC": ("Corr", "MAP", "MRR"), "ECD": ("Corr", "MAP", "MRR")}
+
+    def add(table: str, model: str, names, **more) -> None:
+        for name in names:
+            for metric in tests[name]:
+                task = "similarity" if metric == "Corr" else "retrieval"
+                for seed in s["train_seeds"]:
+                    row = {"table": table, "model": model, "task": task, "dataset": name, "metric": metric}
+                    row |= {"protocol": "paper", "encoder": "mini", "train_seed": seed, "n": 100, **more}
+                    rows.append(row | {"value": 50 + float(random.normal())})
+
+    for model in (*dialoguecse.BASELINES, *matching.MODELS):
+        add("T2", model, tests)
+    for one in matching_figures.SWEEPS:
+        names = ("JDDC", "ECD") if one.families else tests
+        for model in one.models:
+            for value in (*s[one.values], *([5984] if one.setting == "dialogues" else [])):
+                add(one.table, model, names, **{one.setting: value})
+    return pd.DataFrame(rows)
+
+
+def test_every_claim_can_be_judged_on_the_rows_of_the_gpu_profile(gpu_rows):
+    judged = judge_claims("dialoguecse", gpu_rows).frame.set_index("id")
+    left = judged[judged["verdict"] == "not run"]
+    assert set(left.index) == {"value-ecd", "value-jddc"}, left["reason"].to_dict()
+    assert not judged["reason"].str.contains("no interval").any()
+
+
+@pytest.mark.parametrize("table", ["T2", "T3", "T4"])
+def test_our_rows_land_in_every_printed_cell_but_the_unreleased_ones(gpu_rows, table):
+    cells = compare_table("dialoguecse", table, gpu_rows).rows
+    assert set(cells[cells["status"] == "not run"]["column"]) == ({"MDC Corr"} if table == "T2" else set())

@@ -246,7 +246,7 @@ def evaluate(run, trained: Trained) -> None:
         rows += [found.assign(train_seed=seed, **labels) for seed in repeats]
     joined = pd.concat(rows, ignore_index=True)
     floors = joined[(joined["protocol"] == "floor") & (joined["model"] == "BERT-avg")]
-    floors = floors.assign(model=CHANCE, protocol="paper", substitute="")
+    floors = floors.assign(model=CHANCE, protocol="paper", substitute="", encoder="none")
     run.add(pd.concat([joined[joined["protocol"] != "floor"], floors]), table="T2")
     _absent_columns(run)
 
