@@ -111,7 +111,7 @@ def evaluate(run, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[s
         }  # fmt: skip
     jobs |= {
         f"geometry: {model}": (selectors.geometry_of, _inputs(s, made, sets["Ubuntu"])
-                               | {"dataset": label(sets["Ubuntu"]), "groups": min(s.groups or 200, 200)})
+                               | {"dataset": label(sets["Ubuntu"]), "groups": min(s.groups or 800, 800) // 4})
         for (corpus, model), made in trained.models.items() if corpus == "Ubuntu" and model in MODELS
     }  # fmt: skip
     found = run.stage_each(jobs)
