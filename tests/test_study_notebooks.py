@@ -84,6 +84,13 @@ def test_figures_come_with_the_data_they_were_drawn_from(done):
     assert names == NOTEBOOKS[slug].figures == {path.stem for path in (folder / "figures").glob("*.csv")}
 
 
+def test_the_executed_notebook_shows_its_figures(done):
+    slug, folder = done
+    cells = json.loads((folder / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    shown = sum("image/png" in out.get("data", {}) for cell in cells for out in cell.get("outputs", ()))
+    assert shown == len(NOTEBOOKS[slug].figures)
+
+
 def test_projections_carry_coordinates_and_how_far_they_can_be_trusted(done):
     slug, folder = done
     name, column, parts = {

@@ -275,10 +275,18 @@ def _watch_cells(run: Run) -> None:
         if error is not None and run._state["status"] != "done":
             run.fail(f"{type(error).__name__}: {error}")
 
+    _show_figures(shell)
     for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "_dialnb", False)]:
         shell.events.unregister("post_run_cell", old)
     after._dialnb = True
     shell.events.register("post_run_cell", after)
+
+
+def _show_figures(shell: Any) -> None:
+    """Figures that a cell returns are shown as pictures, also where no plotting backend was chosen."""
+    from IPython.core.pylabtools import select_figure_formats
+
+    select_figure_formats(shell, {"png"}, bbox_inches=None)
 
 
 def _quiet_libraries() -> None:
