@@ -186,6 +186,9 @@ def test_a_training_that_is_cut_short_prepares_no_more_groups_than_it_sees(corpu
         made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, [], tmp_path / str(number))
         sizes.append(made["groups"])
     assert sizes == [60, 15, 60]
+    options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=9)
+    past = matching.train_matching(tiny.encoder(), [corpus], Matching(sides="past"), options, 0, [], tmp_path / "p")
+    assert past["groups"] == 45, "of 48 with a past"
 
 
 def test_the_epoch_that_is_best_on_the_development_pairs_is_kept(corpus, tmp_path, monkeypatch):

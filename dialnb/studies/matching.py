@@ -22,7 +22,14 @@ from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.masking import MaskedExamples
-from dialnb.examples.matching import build_groups, build_retrieval, labelled_utterances, matching_examples, sessions
+from dialnb.examples.matching import (
+    build_groups,
+    build_retrieval,
+    labelled_utterances,
+    matching_examples,
+    neighbours,
+    sessions,
+)
 from dialnb.examples.pairs import tokenise_once
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder, load_encoder
@@ -112,9 +119,10 @@ def train_matching(
 ) -> dict[str, Any]:  # fmt: skip
     """Stage two: the encoder after the epoch with the best correlation on ``dev``, or after the last without one."""
     found = thin(sessions((record for part in corpora for record in part), min_turns), matching.dialogues)
-    seen = settings.batch_size * settings.max_steps if settings.max_steps else None  # no more are ever looked at
-    groups = thin(build_groups(found, MOST_NEGATIVES), seen, settings.seed)
     turns = 1 if matching.model == "SiameseBERT-s" else matching.turns
+    groups = [g for g in build_groups(found, MOST_NEGATIVES) if any(neighbours(g, turns, matching.sides))]
+    seen = settings.batch_size * settings.max_steps if settings.max_steps else None  # no more are ever looked at
+    groups = thin(groups, seen, settings.seed)
     examples = matching_examples(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
         max_length=matching.max_length, cache=folder,
