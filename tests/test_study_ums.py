@@ -242,6 +242,14 @@ def test_the_drawing_of_the_manipulations_keeps_its_text_on_the_page():
         assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1, text.get_text()
 
 
+def test_drawings_of_dialogues_are_drawn_again_from_their_stored_data(tmp_path):
+    data = ums_figures.manipulation_example()
+    data.to_csv(tmp_path / "F2.csv", index=False)
+    again = plots.manipulations(pd.read_csv(tmp_path / "F2.csv"))
+    first = plots.manipulations(data)
+    assert [t.get_text() for t in again.axes[0].texts] == [t.get_text() for t in first.axes[0].texts]
+
+
 def test_bars_have_means_of_seeds_and_no_whisker_below_zero():
     rows = [("BERT", "baseline", seed, value) for seed, value in enumerate((0.5, 0.1))] + [("BERT", "UMS", 0, 0.2)]
     figure = plots.grouped_bars(pd.DataFrame(rows, columns=["model", "approach", "seed", "value"]), bar="approach")

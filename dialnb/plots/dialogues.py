@@ -25,6 +25,7 @@ def manipulations(
     be empty where a mark stands alone. UMS, Figure 2.
     """
     require(data, "manipulations", ("column", "mark", "text", "kind"))
+    data = data.fillna({"mark": "", "text": ""})  # a stored table has nothing there
     names = list(dict.fromkeys(data["column"]))
     each = (WIDE - 0.3) / len(names)
     columns = {name: [_card(row, width) for row in data[data["column"] == name].itertuples()] for name in names}
