@@ -150,7 +150,7 @@ class Encoder(nn.Module):
         self,
         texts: Sequence[str],
         max_length: int = 64,
-        batch_size: int = 1024,
+        batch_size: int = 512,
         normalize: bool = False,
         pooling: str | None = None,
         truncate: str = "right",
