@@ -223,7 +223,9 @@ def _deviations(slug: str) -> Markup:
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
     text = re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text)
     html = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)
-    return Markup(re.sub(r"<(/?)h[12]>", r"<\1h3>", html))  # raw HTML in the README is escaped
+    html = re.sub(r"<th(?=[ >])", '<th scope="col"', re.sub(r"<(/?)h[12]>", r"<\1h3>", html))
+    scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'
+    return Markup(html.replace("<table>", scroll).replace("</table>", "</table></div>"))  # its raw HTML is escaped
 
 
 @cache
