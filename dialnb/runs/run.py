@@ -208,7 +208,7 @@ class Run:
         self._state = {"status": "done", "reason": ""}
         self.save()
         if self._workers is not None:
-            self._workers.close()
+            self._workers.close(wait=True)
         write_crate(self.folder)
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 

@@ -63,9 +63,10 @@ class Workers:
             raise
         return made
 
-    def close(self) -> None:
+    def close(self, wait: bool = False) -> None:
+        """Let the processes go; ``wait`` for them when they have nothing left to do."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(wait=wait, cancel_futures=True)
             self._pool = None
 
 
