@@ -12,7 +12,7 @@ from dialnb.evaluation.projection import METHODS
 from dialnb.models.encoder import Encoder
 from dialnb.studies import tasks
 from dialnb.studies.common import rows_of, why
-from dialnb.studies.spaces import can_project, projection_jobs
+from dialnb.studies.spaces import no_projection, projection_jobs
 
 
 def absent(run, figure: str, reason: str) -> str:
@@ -24,8 +24,7 @@ def absent(run, figure: str, reason: str) -> str:
 def spaces(run, models: Mapping[str, Encoder], method: str):
     """F1: intents with out-of-scope utterances above, questions with their answers below, a column for each model."""
     figure = "F1" if method == "tsne" else f"F1-{method}"
-    reason = f"left out of the {run.profile} profile" if method == "umap" and not run.settings.umap else ""
-    if reason := reason or can_project(method):
+    if reason := no_projection(run, method):
         return absent(run, figure, reason)
     (scope,) = tasks.scope_data(run.settings.data).values()
     (questions,) = tasks.question_data(run.settings.data).values()

@@ -20,7 +20,7 @@ from dialnb.studies.dialoguecse import BASELINES, Trained, encoder_name, instead
 from dialnb.studies.figures import absent
 from dialnb.studies.matching import Matching, geometry_of, matching_of, plane_of, sweep_point
 from dialnb.studies.matching_data import FAMILIES, LENGTHS, count, dialogues_of, evaluation_of, families, min_turns
-from dialnb.studies.spaces import can_project
+from dialnb.studies.spaces import no_projection
 
 OURS, SIAMESE = "DialogueCSE I2", "SiameseBERT-m"
 COMPARED = ("BERT(adapt)-avg", SIAMESE, OURS)
@@ -206,8 +206,7 @@ def _labelled(run, trained: Trained) -> list[tuple[str, str]]:
 def spaces(run, trained: Trained, method: str):
     """Sentences by intent in a plane, a row for each corpus with intents, a column for each model."""
     s, figure = run.settings, "spaces" if method == "tsne" else f"spaces-{method}"
-    reason = f"left out of the {run.profile} profile" if method == "umap" and not s.umap else ""
-    if reason := reason or can_project(method):
+    if reason := no_projection(run, method):
         return absent(run, figure, reason)
     shape = {"method": method, "intents": s.plot_intents, "points": s.plot_points, "seed": s.seed}
     jobs = {

@@ -70,8 +70,10 @@ def projection_jobs(
     return jobs
 
 
-def can_project(method: str) -> str:
-    """Why a projection cannot be drawn here; empty where it can."""
+def no_projection(run, method: str) -> str:
+    """Why a projection is not drawn in this run; empty where it is."""
+    if method == "umap" and not run.settings.umap:
+        return f"left out of the {run.profile} profile"
     missing = method == "umap" and find_spec("umap") is None
     return "the package umap-learn is not installed: pip install umap-learn" if missing else ""
 

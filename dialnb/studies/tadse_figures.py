@@ -13,7 +13,7 @@ from dialnb.errors import DialnbError
 from dialnb.evaluation.projection import METHODS
 from dialnb.studies.common import rows_of, why
 from dialnb.studies.figures import absent
-from dialnb.studies.spaces import can_project
+from dialnb.studies.spaces import no_projection
 from dialnb.studies.tadse import GEOMETRY, RATIOS
 from dialnb.studies.tadse_models import ALIGNED, PAIR, Model, best, entities, single
 from dialnb.studies.templates import project_intents
@@ -87,9 +87,9 @@ def spaces(run, figure: str, sets: Mapping[str, Dataset], models: Mapping[str, M
 def _why_not(run, dataset: str, sets: Mapping[str, Dataset], method: str = "tsne") -> str:
     if dataset not in sets:
         return f"{dataset} is not part of this run; 'gpu' has it"
-    if "F4" not in run.settings.tables or (method == "umap" and not run.settings.umap):
+    if "F4" not in run.settings.tables:
         return f"left out of the {run.profile} profile"
-    return can_project(method)
+    return no_projection(run, method)
 
 
 def geometry(run, figure: str, sets: Mapping[str, Dataset]):

@@ -15,7 +15,7 @@ from dialnb.examples.manipulations import MARKS, Manipulation, deletion, inserti
 from dialnb.studies.common import rows_of, why
 from dialnb.studies.figures import absent
 from dialnb.studies.selectors import groups_of, project_marks
-from dialnb.studies.spaces import can_project
+from dialnb.studies.spaces import no_projection
 from dialnb.studies.ums_models import Trained, parse
 
 RIGHT, ADVERSARY = "true response", "adversarial candidate (said before)"
@@ -105,8 +105,7 @@ def adversary_first(run):
 def marks(run, trained: Trained, sets: Mapping[str, list[Dataset]], method: str):
     """F4: special tokens of UMS_BERT+ (of UMS_BERT where that is missing), a row for each task, a column a corpus."""
     s, figure = run.settings, "F4" if method == "tsne" else f"F4-{method}"
-    reason = f"left out of the {run.profile} profile" if method == "umap" and not s.umap else ""
-    if reason := reason or can_project(method):
+    if reason := no_projection(run, method):
         return absent(run, figure, reason)
     shown = {}
     for corpus in sets:

@@ -27,7 +27,7 @@ from dialnb.studies import common
 from dialnb.studies import wmdc_sweeps as sweeps
 from dialnb.studies.common import left_out, rows_of, settings_for, why
 from dialnb.studies.figures import absent
-from dialnb.studies.spaces import can_project
+from dialnb.studies.spaces import no_projection
 from dialnb.studies.training import Job, training
 from dialnb.studies.wmdc_corpus import corpus_tables, count_corpora, named_corpora
 from dialnb.studies.wmdc_sweeps import FULL, PLAIN, TASKS, VARIANTS, wmdc_settings
@@ -247,13 +247,12 @@ def geometry_figure(run):
 def spaces_figure(run, trained: Trained, method: str):
     """Where frequent utterances lie, before and after training, with and without weights."""
     figure, s = f"frequent-{method}", run.settings
-    reason = f"left out of the {run.profile} profile" if method == "umap" and not s.umap else can_project(method)
+    if reason := no_projection(run, method):
+        return absent(run, figure, reason)
     every = trained.models | trained.points
     shown = {shown: every[name] for name, shown in SPACES.items() if name in every}
     if FULL not in every and "WMDC-BERT" in every:
         shown["WMDC"] = every["WMDC-BERT"]
-    if reason:
-        return absent(run, figure, reason)
     frequent = list(trained.counted["frequencies"]["every"])[: s.plot_frequent]
     own = {"frequent": frequent, "rare": trained.counted["rare"], "method": method, "seed": s.seed,
            "shared": s.corpus == "bundled"}  # fmt: skip
