@@ -39,9 +39,7 @@ def pair_construction(
     for number, (row, text, height) in enumerate(zip(here.itertuples(), lines, heights), 1):
         second = speakers.index(row.speaker) % 2
         x, tint = LEFT + INDENT * second, (BLUE, ORANGE)[second] if row.kept else SOFT
-        _bubble(axes, x, top, height, text, tint, "-" if row.kept else "--")
-        axes.add_patch(Circle((x, top), 0.13, facecolor=tint, edgecolor="white", zorder=3))
-        axes.text(x, top - 0.01, str(number), color="white", weight="bold", ha="center", va="center", zorder=4)
+        bubble(axes, x, top, height, text, tint, "-" if row.kept else "--", number=number)
         middles.append(top - height / 2)
         edges.append(x + BUBBLE)
         top -= height + GAP
@@ -58,12 +56,17 @@ def pair_construction(
     return figure
 
 
-def _bubble(
-    axes: Axes, x: float, top: float, height: float, text: list[str], tint: str, dashes: str, width: float = BUBBLE
-) -> None:
+def bubble(
+    axes: Axes, x: float, top: float, height: float, text: list[str], tint: str, dashes: str, width: float = BUBBLE,
+    number: int | None = None,
+) -> None:  # fmt: skip
+    """An utterance in a box, with its number on a disc at the upper left corner."""
     box = {"boxstyle": "round,pad=0,rounding_size=0.1", "lw": 1.2, "linestyle": dashes, "edgecolor": tint}
     axes.add_patch(FancyBboxPatch((x, top - height), width, height, facecolor=CARD, **box))
     axes.text(x + 0.2, top - height / 2, "\n".join(text), va="center", linespacing=1.15)
+    if number is not None:
+        axes.add_patch(Circle((x, top), 0.13, facecolor=tint, edgecolor="white", zorder=3))
+        axes.text(x, top - 0.01, str(number), color="white", weight="bold", ha="center", va="center", zorder=4)
 
 
 def _bracket(axes: Axes, middles: list[float], edges: list[float], i: int, kept: bool) -> None:
@@ -79,7 +82,7 @@ def _negative(axes: Axes, text: str, middle: float, edge: float) -> None:
     """A bubble of another dialogue at the right, held away from the first utterance."""
     lines, x = wrap(" ".join(text.split()), 23), 6.55
     height, y = 2 * PAD + LEADING * len(lines), middle + 0.05
-    _bubble(axes, x, y + height / 2, height, lines, RED, "-", WIDE - 0.2 - x)
+    bubble(axes, x, y + height / 2, height, lines, RED, "-", WIDE - 0.2 - x)
     axes.plot([edge + 0.05, x - 0.05], [y, y], color=RED, lw=1.6, linestyle=(0, (4, 2)))
     axes.text((edge + 0.5 + x) / 2, y + 0.13, "negative", color=RED, weight="bold", ha="center", va="center")
     axes.text(x, y - height / 2 - 0.08, "another dialogue\nof the same batch", color=SOFT, va="top")

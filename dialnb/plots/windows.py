@@ -6,9 +6,8 @@ from textwrap import wrap
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle
 
-from dialnb.plots.pairs import GAP, LEADING, PAD, _bubble
+from dialnb.plots.pairs import GAP, LEADING, PAD, bubble
 from dialnb.plots.style import BLUE, GREEN, INK, LINE, ORANGE, PURPLE, SKY, SOFT, WIDE, canvas, in_style, looks, require
 
 BUBBLE = 4.3
@@ -72,9 +71,7 @@ def window_pairs(
         last = place == len(data) - 1
         top -= 0.3 if last else 0
         x, tint = 0.45 + 0.45 * (speakers.index(row.speaker) % 2), GREEN if last else SOFT
-        _bubble(axes, x, top, height, text, tint, "-", BUBBLE)
-        axes.add_patch(Circle((x, top), 0.13, facecolor=tint, edgecolor="white", zorder=3))
-        axes.text(x, top - 0.01, str(place + 1), color="white", weight="bold", ha="center", va="center", zorder=4)
+        bubble(axes, x, top, height, text, tint, "-", BUBBLE, place + 1)
         spans.append((top, top - height))
         response_edge = x + BUBBLE
         top -= height + GAP
