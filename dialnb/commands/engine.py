@@ -131,12 +131,7 @@ def _train(arguments: argparse.Namespace) -> int:
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     start = encoder.name
     options = parse(arguments.option, "--option")
-    try:
-        result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work, options)
-    except TypeError as error:
-        if not options:
-            raise
-        raise DialnbError(f"recipe {recipe.name} cannot take {', '.join(options)}: {error}") from error
+    result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work, options)
     encoder.name = arguments.out.name
     _save(encoder, arguments.out, result, dialogues, recipe_card, (recipe.name, start, settings))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 
 import torch
 from torch import nn
@@ -20,6 +21,9 @@ PAIR_LOSSES: dict[str, Callable] = {
     "response_contrastive": losses.response_contrastive_loss,
     "weighted_symmetric": losses.weighted_symmetric_loss,
 }
+FROM_BATCH = ("first", "second", "context", "response", "weights", "duplicate_ids", "hard_negatives")
+"""What a pair loss is given of every batch; its other parameters are options."""
+
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "contrastive": contrastive_head,
     "tanh": tanh_head,
@@ -43,6 +47,10 @@ class PairObjective(Objective):
         for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
             if value not in known:
                 raise UnknownName(kind, value, known)
+        known = [name for name in signature(PAIR_LOSSES[loss]).parameters if name not in FROM_BATCH]
+        for name in options:
+            if name not in known:
+                raise UnknownName(f"option of the {loss} loss", name, known)
         self.names = {"loss": loss, "head": head, "pooling": pooling, "windows": list(windows), **options}
         self.pooling, self.options = pooling, options
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
