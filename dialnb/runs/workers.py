@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -74,8 +75,6 @@ def _prepare(threads: int) -> None:
     """In a new process: leave with the parent, be quiet, and share the cores."""
     parent = parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-    import sys
-
     import torch
 
     torch.set_num_threads(threads)
