@@ -90,16 +90,20 @@ def label(settings: TrainingSettings, options: Mapping[str, Any]) -> str:
     return f"ablation: temperature {options['temperature']:g}, batch {settings.batch_size}, {options['form']} loss"
 
 
+def ablation_jobs(run, corpora: list[Dataset]) -> dict[str, Job]:
+    """The stages that train and score every point."""
+    s = run.settings
+    shared = {"encoder": load_encoder(s.encoder), "corpora": corpora, "limit": s.dialogues, "tail": s.tail_quirk,
+              "sets": tasks.intent_data(s.data), "test_limit": s.limit, "seeds": s.seeds}  # fmt: skip
+    return {
+        label(settings, options): (ablation_point, shared | {"settings": settings, "options": options})
+        for _, _, settings, options in ablations(s)
+    }
+
+
 def ablate(run, corpora: list[Dataset]) -> pd.DataFrame:
     """Beyond the paper: temperature, batch size and form of DSE's loss, each scored by its 1-shot intents."""
-    s, points = run.settings, ablations(run.settings)
-    raw, sets = load_encoder(s.encoder), tasks.intent_data(s.data)
-    shared = {"encoder": raw, "corpora": corpora, "limit": s.dialogues, "tail": s.tail_quirk, "sets": sets,
-              "test_limit": s.limit, "seeds": s.seeds}  # fmt: skip
-    made = run.stage_each({
-        label(settings, options): (ablation_point, shared | {"settings": settings, "options": options})
-        for _, _, settings, options in points
-    })  # fmt: skip
+    points, made = ablations(run.settings), run.stage_each(ablation_jobs(run, corpora))
     for what, value, settings, options in points:
         rows = made[label(settings, options)]
         if rows.empty:

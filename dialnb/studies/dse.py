@@ -6,6 +6,7 @@ the run's results; the notebook then shows ``run.table(...)``. Rows that a profi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -17,9 +18,9 @@ from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import load_paper, select
 from dialnb.studies import common, tasks
 from dialnb.studies.common import Task, left_out, rows_of, settings_for, summary, why
-from dialnb.studies.curves import epoch_jobs
+from dialnb.studies.curves import ablation_jobs, epoch_jobs
 from dialnb.studies.spaces import clusters_of, geometry_of
-from dialnb.studies.training import conversations, pretraining, training
+from dialnb.studies.training import Job, conversations, pretraining, training
 from dialnb.training.pretrain import SHAPES
 from dialnb.training.recipes import get_recipe
 
@@ -148,11 +149,13 @@ def counts(run, corpora: list[Dataset]):
 
 
 class Trained(NamedTuple):
-    """Every model by its row name, the loss curves of all, and the encoders after each epoch where they were kept."""
+    """Every model by its row name, the loss curves of all, the encoders after each epoch where they were kept, and the
+    trainings that the last sections ask for: they are made beside the evaluations, so that no worker waits."""
 
     models: dict[str, Encoder]
     curves: pd.DataFrame
     epochs: dict[str, dict[int, Encoder]]
+    further: dict[str, Job]
 
 
 def train_all(run, corpora: list[Dataset]) -> Trained:
@@ -183,7 +186,9 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
         if name not in wanted:
             left_out(run, MODEL_TABLES, model=name)
     curves = [made[name]["curve"].assign(model=name) for name in wanted if name in made]
-    return Trained(models, pd.concat(curves, ignore_index=True), epochs)
+    raw = {shape: made[f"pretrain {shape}"]["encoder"] for shape in s.other_encoders if f"pretrain {shape}" in made}
+    further = _other_trainings(run, raw, corpora) | ablation_jobs(run, corpora)
+    return Trained(models, pd.concat(curves, ignore_index=True), epochs, further)
 
 
 def _pretraining(run, vocabulary: Encoder, corpora: list[Dataset]) -> dict[str, Any]:
@@ -219,11 +224,12 @@ def evaluate(run, trained: Trained) -> None:
     """Fill all tables that the profile asks for, and the rows of F1, F3 and of the geometry."""
     s = run.settings
     chosen = [task for task in TASKS if task.table in (*s.tables, "F1", "X-geometry")]
-    rows, scored = common.evaluate(run, trained.models, chosen, epoch_jobs(run, trained.epochs))
+    scores = epoch_jobs(run, trained.epochs)
+    rows, made = common.evaluate(run, trained.models, chosen, trained.further | scores)
     found = [part.assign(model=model, table=table) for (table, model), part in rows.items()]
-    for name, part in scored.items():
+    for name in scores:
         model, _, epoch = name.removeprefix("epoch: ").rpartition(" after ")
-        found.append(part.assign(model=model, table="F3", epoch=int(epoch)))
+        found.append(made[name].assign(model=model, table="F3", epoch=int(epoch)))
     joined = pd.concat(found, ignore_index=True)
     if "T3" in s.tables:
         joined.loc[(joined["table"] == "T3") & (joined["shots"] != 1), "table"] = "T8"
@@ -273,14 +279,7 @@ def other_encoders(run, corpora: list[Dataset]) -> None:
             variants = own["model"].map({"BERT": "raw", "DSE": "DSE"})
             run.add(own.assign(model=own["model"].map(names), variant=variants, encoder=s.encoder), table=table)
     raw = _raw_encoders(run, corpora)
-    jobs = {
-        f"train DSE from {name}": training(
-            "DSE", encoder, corpora, settings_for(s, "DSE", **({"batch_size": 512} if "large" in name else {})),
-            s.dialogues, s.tail_quirk,
-        )
-        for name, encoder in raw.items()
-    }  # fmt: skip
-    made = run.stage_each(jobs)
+    made = run.stage_each(_other_trainings(run, raw, corpora))
     for name, encoder in raw.items():
         shown = ENCODERS.get(name, name)
         models = {shown: encoder, f"{shown}-DSE": made[f"train DSE from {name}"]["encoder"]}
@@ -289,6 +288,18 @@ def other_encoders(run, corpora: list[Dataset]) -> None:
         rows, _ = common.evaluate(run, models, chosen)
         for (table, model), found in rows.items():
             run.add(found, table=table, model=model, encoder=name, variant="raw" if model == shown else "DSE")
+
+
+def _other_trainings(run, raw: Mapping[str, Encoder], corpora: list[Dataset]) -> dict[str, Job]:
+    """DSE from every further encoder."""
+    s = run.settings
+    return {
+        f"train DSE from {name}": training(
+            "DSE", encoder, corpora, settings_for(s, "DSE", **({"batch_size": 512} if "large" in name else {})),
+            s.dialogues, s.tail_quirk,
+        )
+        for name, encoder in raw.items()
+    }  # fmt: skip
 
 
 def _raw_encoders(run, corpora: list[Dataset]) -> dict[str, Encoder]:
