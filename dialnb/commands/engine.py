@@ -19,7 +19,7 @@ def register(subparsers) -> None:
     corpus.set_defaults(run=_corpus)
 
     pretrain = subparsers.add_parser("pretrain", help="make an encoder from scratch by language modelling on dialogues")
-    pretrain.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
+    pretrain.add_argument("--corpus", required=True, help="a collection, a file made by 'dialnb corpus', or your own")
     pretrain.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
     pretrain.add_argument("--shape", default="mini", help="mini, small, medium or base (default: %(default)s)")
     pretrain.add_argument("--kind", default="bert", help="bert or electra (default: %(default)s)")
@@ -29,21 +29,28 @@ def register(subparsers) -> None:
     train = subparsers.add_parser("train", help="train an encoder by a recipe of the papers")
     train.add_argument("recipe", help="for example DSE, DSE-dropout, SimCSE-unsup")
     train.add_argument("--encoder", default="mini", help="bundled name, folder or hub id (default: %(default)s)")
-    train.add_argument("--corpus", required=True, help="a collection, or a file made by 'dialnb corpus'")
+    train.add_argument("--corpus", required=True, help="a collection, a file made by 'dialnb corpus', or your own "
+                       ".csv or .jsonl of dialogues or utterances (see dialnb.data.own)")  # fmt: skip
     train.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
     train.add_argument("--cap", type=int, metavar="N", help="at most about N utterances of every corpus")
     train.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                        help="an option of the objective, such as temperature=0.1 or form=plain")  # fmt: skip
     train.set_defaults(run=_train)
 
+    evaluate = subparsers.add_parser("evaluate", help="few-shot intent scores of encoders, or scores on your own data")
+    evaluate.add_argument("encoders", nargs="+", metavar="ENCODER", help="bundled name, folder or hub id")
+    evaluate.add_argument(
+        "--data", type=Path, metavar="FILE", help="your own .csv or .jsonl instead of the bundled data"
+    )
+    evaluate.add_argument("--json", action="store_true", help="tidy rows for machines")
+    evaluate.set_defaults(run=_evaluate)
+
+    for parser in (pretrain, train, evaluate):
+        parser.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS",
+                            help="what your own file calls a column, such as text=Utterance")  # fmt: skip
     for parser in (pretrain, train):
         parser.add_argument("-o", "--out", required=True, type=Path, metavar="FOLDER")
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a training setting")
-
-    evaluate = subparsers.add_parser("evaluate", help="few-shot intent scores of encoders on the bundled data")
-    evaluate.add_argument("encoders", nargs="+", metavar="ENCODER", help="bundled name, folder or hub id")
-    evaluate.add_argument("--json", action="store_true", help="tidy rows for machines")
-    evaluate.set_defaults(run=_evaluate)
 
     bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
     bench.add_argument("--shape", help="mini, small, medium or base (default: base on a GPU, mini on a CPU)")
@@ -80,11 +87,23 @@ def parse(changes: list[str], flag: str) -> dict:
     return parsed
 
 
-def _conversations(corpus: str, only: str | None = None) -> list:
+def _own(path: str | Path, columns: list[str], **options):
+    """A file of the user's own, with what it calls its columns."""
+    from dialnb.data.own import from_file
+
+    named = {ours: str(theirs) for ours, theirs in parse(columns, "--column").items()}
+    return from_file(path, columns=named, **options)
+
+
+def _conversations(corpus: str, only: str | None = None, columns: list[str] = ()) -> list:
     from dialnb.data.corpora import COLLECTIONS, collection, conversations, read_corpus
+    from dialnb.data.own import SUFFIXES
+    from dialnb.examples.own import conversations_of
 
     if corpus in COLLECTIONS:
         return list(conversations(collection(corpus)))
+    if corpus.endswith(SUFFIXES):
+        return conversations_of(_own(corpus, columns))
     if not Path(corpus).is_file():
         raise DialnbError(f"no corpus {corpus!r}: neither a file nor one of {', '.join(COLLECTIONS)}")
     found = read_corpus(corpus)
@@ -106,7 +125,7 @@ def _pretrain(arguments: argparse.Namespace) -> int:
 
     settings = change(PRETRAINING, arguments.set)
     recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
-    dialogues = _conversations(arguments.corpus, arguments.only)
+    dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     encoder, result = pretrain(dialogues, recipe, work, name=arguments.out.name)
     _save(encoder, arguments.out, result, dialogues, pretraining_card, recipe)
@@ -117,6 +136,8 @@ def _train(arguments: argparse.Namespace) -> int:
     import torch
 
     from dialnb.data.corpora import capped
+    from dialnb.data.own import SUFFIXES
+    from dialnb.examples.own import augmentation_of
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.training.recipes import get_recipe, train_recipe
@@ -125,13 +146,15 @@ def _train(arguments: argparse.Namespace) -> int:
     encoder = load_encoder(arguments.encoder)
     settings = recipe.settings if torch.cuda.is_available() else replace(recipe.settings, precision="float32")
     settings = change(settings, arguments.set)
-    dialogues = _conversations(arguments.corpus, arguments.only)
+    dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
     if arguments.cap:
         dialogues = capped(dialogues, arguments.cap)
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     start = encoder.name
     options = parse(arguments.option, "--option")
-    result = train_recipe(arguments.recipe, encoder, dialogues, settings, work, work, options)
+    filled = recipe.paper == "tadse" and arguments.corpus.endswith(SUFFIXES)
+    data = [augmentation_of(_own(arguments.corpus, arguments.column))] if filled else dialogues
+    result = train_recipe(arguments.recipe, encoder, data, settings, work, work, options)
     encoder.name = arguments.out.name
     _save(encoder, arguments.out, result, dialogues, recipe_card, (recipe.name, start, settings))
     return 0
@@ -165,6 +188,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from dialnb.evaluation.bundled import intent_scores, intent_sets, intent_summary
     from dialnb.models.encoder import load_encoder
 
+    if arguments.data:
+        return _evaluate_own(arguments)
     sets = intent_sets()
     rows = [intent_scores(load_encoder(name), sets).assign(encoder=name) for name in arguments.encoders]
     if arguments.json:
@@ -173,6 +198,28 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     print("Prototype accuracy in %, bundled test sets, mean of 10 seeds; ± is the 95 % interval of Ave over seeds\n")
     tables = {name: intent_summary(part) for name, part in zip(arguments.encoders, rows, strict=True)}
     print(pd.concat(tables, names=["encoder"]).round(2).to_string())
+    return 0
+
+
+def _evaluate_own(arguments: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from dialnb.evaluation.own import evaluate_own
+    from dialnb.models.encoder import load_encoder
+
+    records = _own(arguments.data, arguments.column)
+    if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
+        print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
+        records = _own(arguments.data, arguments.column, held_out=0.2)
+    rows = pd.concat([evaluate_own(load_encoder(name), records).assign(encoder=name) for name in arguments.encoders])
+    if arguments.json:
+        print(rows.to_json(orient="records", lines=True))
+        return 0
+    rows = rows[rows["protocol"] != "code"] if rows["protocol"].nunique() > 1 and "ties" in rows else rows
+    settings = [name for name in ("task", "method", "shots", "metric", "n") if name in rows]
+    print(f"{records!r}\n")
+    shown = rows.assign(**rows[settings].astype("object").where(rows[settings].notna(), ""))
+    print(shown.pivot_table("value", settings, "encoder", sort=False).round(3).to_string())
     return 0
 
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from dialnb.data.datasets import Dataset, load
+from dialnb.data.own import from_csv, from_jsonl
 
-__all__ = ["Dataset", "load"]
+__all__ = ["Dataset", "from_csv", "from_jsonl", "load"]

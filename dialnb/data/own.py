@@ -1,0 +1,241 @@
+"""One's own data: a CSV or JSON-lines file becomes the same records as those of the papers' datasets.
+
+What a file holds is told by its columns (keys, in JSON lines); others are left alone::
+
+    text                     utterances; intent, slots, domain and split may be there
+    dialogue, text           dialogues, one row an utterance; speaker, acts, slots, intent, domain, split
+    utterances               dialogues, one row each; id, domain, split
+    utterances, label        judged dialogues, or premise and hypothesis; id, split
+    context, candidates      response selection; labels (else the first candidate is right), id, split
+    question, answer         pairs for response selection; category
+    first, second, score     similarity; split
+
+In a CSV a cell with several values separates them by ``|``, and slots are written ``city=Boston|day=Monday``.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dialnb.data.columns import FORMAT, build_table
+from dialnb.data.datasets import Dataset
+from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
+from dialnb.data.records import Record
+from dialnb.errors import DataError, UnknownName
+
+VERSION = 1
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+SHOWN = 5  # bad rows that an error names
+OTHER_NAMES = {
+    "text": ("utterance", "sentence", "query", "message", "turn"), "intent": ("label", "category", "class"),
+    "dialogue": ("conversation", "dialog", "session"), "speaker": ("role", "author", "actor"),
+    "utterances": ("turns", "messages", "dialogue", "conversation"), "candidates": ("responses", "options"),
+    "score": ("similarity", "rating"), "split": ("partition", "fold"),
+}  # fmt: skip
+"""What others call our columns: only for the hint in a message."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnDataset(Dataset):
+    """Records of a file of one's own; another process reads the file again."""
+
+    path: str = ""
+    options: tuple = ()
+
+    def __reduce__(self) -> tuple:
+        return _again, (self.path, self.options, self.fingerprint, self.rows)
+
+
+def from_csv(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
+    """The records of a comma-, semicolon- or tab-separated file with a header; see the module for its columns.
+
+    ``columns`` says what the file calls them: ``{"text": "Utterance"}``. ``held_out`` is the share of the records, of
+    every intent alike, that becomes the split "test" in a file that has no splits.
+
+    >>> mine = from_csv("shop.csv", columns={"intent": "label"}, held_out=0.2)           # doctest: +SKIP
+    >>> evaluate_knn(encoder, mine.filter(split="train"), mine.filter(split="test"), dataset="shop")  # doctest: +SKIP
+    """
+    return _dataset(Path(path), _csv_rows, columns or {}, held_out)
+
+
+def from_jsonl(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
+    """The records of a file with one JSON object a line; everything else as for :func:`from_csv`.
+
+    Slots are an object, ``{"city": "Boston"}``; utterances are texts, or objects with ``text``, ``speaker``, ``acts``,
+    ``slots`` and ``intent``.
+    """
+    return _dataset(Path(path), _json_rows, columns or {}, held_out)
+
+
+def from_file(path: str | Path, **options: Any) -> Dataset:
+    """:func:`from_csv` or :func:`from_jsonl`, by the name of the file."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: own data are read from files whose name ends in {', '.join(SUFFIXES)}")
+    return (from_jsonl if suffix == ".jsonl" else from_csv)(path, **options)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _dataset(path: Path, read: Callable, columns: Mapping[str, str], held_out: float) -> OwnDataset:
+    from dialnb.data.store import default_store
+
+    if not path.is_file():
+        there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, there, 1)
+        raise DataError(f"there is no file {path}" + (f"; did you mean {near[0]}?" if near else ""))
+    data = path.read_bytes()
+    if not data.strip():
+        raise DataError(f"{path.name} is empty: it should have a row of column names, or one JSON object a line")
+    if not 0 <= held_out < 1:
+        raise DataError(f"held_out is a share of the records, from 0 to below 1, but is {held_out}")
+    options = (read.__name__, tuple(sorted(columns.items())), held_out)
+    key = hashlib.sha256(json.dumps([VERSION, FORMAT, options, hashlib.sha256(data).hexdigest()]).encode()).hexdigest()
+    kept = default_store().cache / "records" / f"own-{key[:16]}.safetensors"
+    table = build_table(_records(path.name, read(data, path.name), columns, held_out), kept, key)
+    own = {"path": str(path.absolute()), "options": options}
+    return OwnDataset(path.name, "", "one's own", key, {}, table, np.arange(len(table)), **own)
+
+
+def _again(path: str, options: tuple, fingerprint: str, rows: np.ndarray) -> OwnDataset:
+    """The dataset that another process handed over."""
+    name, columns, held_out = options
+    read = {made.__name__: made for made in (_csv_rows, _json_rows)}[name]
+    return replace(_dataset(Path(path), read, dict(columns), held_out), rows=rows, fingerprint=fingerprint)
+
+
+def _csv_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
+    """The header, then (line, row) of every row; a list is a row with the wrong number of cells."""
+    lines = io.StringIO(_decoded(data, name), newline="")
+    separator = max(",;\t", key=lines.readline().count)
+    lines.seek(0)
+    rows = csv.reader(lines, delimiter=separator)
+    try:
+        header = [cell.strip() for cell in next(rows)]
+        yield 1, header
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                yield rows.line_num, dict(zip(header, row)) if len(row) == len(header) else row
+    except csv.Error as error:
+        raise DataError(f"{name} line {rows.line_num}: {error}") from error
+
+
+def _json_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
+    """All keys as a header, then (line, object) of every line."""
+    rows = []
+    for number, line in enumerate(_decoded(data, name).split("\n"), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{name} line {number} is no JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise DataError(f'{name} line {number} should be an object such as {{"text": "..."}}: {line[:60]!r}')
+            rows.append((number, row))
+    yield 1, list(dict.fromkeys(key for _, row in rows for key in row))
+    yield from rows
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(f"{name} line {line} is not UTF-8 text: save the file as UTF-8 ({error.reason})") from error
+
+
+def _records(name: str, rows: Iterator, columns: Mapping[str, str], held_out: float) -> list[Record]:
+    """All records, or one error that names the first bad rows."""
+    _, header = next(rows)
+    called = _called(name, header, columns)
+    kind = _kind(name, header, called)
+    made, bad = [], []
+    for line, row in rows:
+        try:
+            if isinstance(row, list):
+                raise ValueError(f"{len(row)} cells instead of {len(header)}; is a text with a separator not quoted?")
+            made.append(kind.make({ours: row[theirs] for ours, theirs in called.items() if theirs in row}))
+        except ValueError as error:
+            bad.append(f"line {line}: {error}")
+    if bad:
+        more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        raise DataError(f"{name} has {len(bad)} bad row(s). {'; '.join(bad[:SHOWN])}{more}")
+    if not made:
+        raise DataError(f"{name} has column names but no rows")
+    found = joined(made) if isinstance(made[0], Turn) else made
+    return _hold_out(name, found, held_out) if held_out else found
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Our name of a column -> its name in the file; letters' case does not matter."""
+    for ours, theirs in columns.items():
+        if ours not in FIELDS:
+            raise UnknownName("column of own data", ours, FIELDS)
+        if theirs not in header:
+            raise UnknownName(f"column of {name}", theirs, header)
+    if twice := next((column for column in header if header.count(column) > 1), None):
+        raise DataError(f"{name} has two columns named {twice!r}")
+    taken = set(columns.values())
+    return {column.casefold(): column for column in header if column not in taken} | dict(columns)
+
+
+def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
+    """What the file holds; columns that look like one of ours and are not read are pointed out."""
+    kind = next((kind for kind in KINDS if set(kind.required) <= set(called)), None)
+    if kind is None:
+        nearest = max(KINDS, key=lambda kind: _closeness(kind, called))
+        names = {field: _like(field, header) or "..." for field in nearest.required if field not in called}
+        listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
+        raise DataError(
+            f"{name} has no column {' and no column '.join(map(repr, names))}; found: {', '.join(header)}. "
+            f"If other names are used here, say columns={names}. What is read: {listed}"
+        )
+    unread = [theirs for ours, theirs in called.items() if ours not in (*kind.required, *kind.optional)]
+    for field in (*kind.optional, *KINDS[0].required):
+        if field not in called and (like := _like(field, unread)):
+            hint = f"if it is the {field}, say columns={{{field!r}: {like!r}}}"
+            warnings.warn(f"{name}: column {like!r} is not read; {hint}", stacklevel=5)
+    return kind
+
+
+def _closeness(kind: Kind, called: Mapping[str, str]) -> int:
+    """How many of its columns are there, or likely there, less those that must be and are not."""
+    there = {field for field in (*kind.required, *kind.optional) if field in called or _like(field, [*called.values()])}
+    return len(there) - len(set(kind.required) - there)
+
+
+def _like(field: str, header: Sequence[str]) -> str:
+    """The column that may be meant by a field, or none."""
+    names = {column.casefold().removesuffix("_id").removesuffix(" id"): column for column in header}
+    near = difflib.get_close_matches(field, names, 1, 0.75)
+    other = (names[alias] for alias in OTHER_NAMES.get(field, ()) if alias in names)
+    return names[near[0]] if near else next(other, "")
+
+
+def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
+    """A share of every intent (of everything, where there are none) as the split "test", drawn once."""
+    if not hasattr(records[0], "split"):
+        raise DataError(f"{name} holds {type(records[0]).__name__} records, which have no split: held_out must be 0")
+    if len({record.split for record in records}) > 1:
+        raise DataError(f"{name} has splits of its own: leave held_out away, or the column 'split'")
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        places.setdefault(getattr(record, "intent", ""), []).append(place)
+    rng = np.random.default_rng(24)
+    test = {int(place) for same in places.values() for place in rng.permutation(same)[: round(share * len(same))]}
+    return [replace(record, split="test" if place in test else "train") for place, record in enumerate(records)]

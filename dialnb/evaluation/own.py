@@ -1,0 +1,56 @@
+"""A score for one's own data: the evaluator that fits what a file holds."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dialnb.data import Dataset
+from dialnb.errors import DataError
+from dialnb.evaluation.inference import evaluate_inference
+from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes
+from dialnb.evaluation.selection import cosine_scorer, evaluate_blocks, evaluate_selection
+from dialnb.evaluation.similarity import evaluate_similarity
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.examples.own import selection_of
+
+CANDIDATES = 10
+
+
+def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
+    """Tidy rows: intents of utterances (few shots, and nearest neighbours), the next utterance of dialogues among up to
+    ten, listed responses, answers among a hundred, similarity, inference.
+
+    Utterances need the splits train and test, judged dialogues dev as well; everything else is a test as a whole.
+    """
+    once, name = EncodeOnce(encoder), records.name
+    match records.table.kind:
+        case "IntentUtterance":
+            parts = _parts(records, ("train", "test"))
+            if len(set(parts[0].column("intent"))) < 2:
+                raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
+            rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
+            return pd.concat(rows, ignore_index=True)
+        case "Dialogue":
+            turns = [len(record.utterances) - 2 for record in records]
+            others = sum(max(0, count) for count in turns) - max(turns)
+            groups = selection_of(records, min(CANDIDATES, max(2, others + 1)))
+            return evaluate_selection(cosine_scorer(once), groups, dataset=name)
+        case "SelectionGroup":
+            return evaluate_selection(cosine_scorer(once), list(records), dataset=name)
+        case "QuestionAnswer":
+            return evaluate_blocks(once, list(records), dataset=name, size=min(100, len(records)))
+        case "ScoredPair":
+            return evaluate_similarity(once, list(records), dataset=name)
+        case "InferenceItem":
+            return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name)
+        case kind:
+            raise DataError(f"no evaluator takes {kind} records by themselves")
+
+
+def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
+    parts = [records.filter(split=split) for split in splits]
+    if not all(map(len, parts)):
+        found = ", ".join(sorted(set(records.column("split"))))
+        told = "fill in its column 'split', or read it with held_out=0.2"
+        raise DataError(f"{records.name} should have the splits {', '.join(splits)}, but has {found}: {told}")
+    return parts
