@@ -282,6 +282,13 @@ def test_the_example_is_short_and_has_context_on_both_sides():
     assert group.before and group.after and len(group.candidates) == 10
 
 
+def test_without_english_models_the_heat_map_says_why_it_is_not_drawn():
+    run, noted = fake_run("gpu", corpora=["ECD"]), {}
+    run.not_run = lambda figure, reason: noted.update({figure: reason})
+    trained = dialoguecse.Trained({}, {}, {}, pd.DataFrame())
+    assert "English dialogues" in matching_figures.heat_map(run, trained) and list(noted) == ["matching"]
+
+
 def test_the_architecture_is_drawn_with_the_shapes_of_its_example():
     roles, tokens = ["u-1", "u+1", "response", "negative"], [7, 5, 6, 4]
     data = pd.DataFrame({"role": roles, "text": ["some words"] * 4, "tokens": tokens, "width": 32})

@@ -158,8 +158,10 @@ def architecture(run):
 
 def heat_map(run, trained: Trained):
     """Beyond the paper: the matching matrix of a real dialogue, before and after training."""
-    family = next(name for name in families(run) if name != "ECD")
     seed, group = run.settings.train_seeds[0], example_group()
+    family = next((name for name in families(run) if (name, OURS, seed) in trained.models and name != "ECD"), None)
+    if family is None:
+        return absent(run, "matching", f"no {OURS} was trained on English dialogues, from which the example is taken")
     before, after = neighbours(group)
     models = {"adapted encoder": trained.adapted[family, seed], OURS: trained.models[family, OURS, seed]}
     inputs = {"turns": [*before[::-1], *after], "response": group.candidates[0]}
