@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 try:
     __version__ = version("dialnb")
@@ -24,3 +25,8 @@ def __getattr__(name: str):
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'dialnb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What a notebook offers after `dialnb.`: the names above, and the rooms that have been entered."""
+    return [*__all__, *(name for name, value in globals().items() if isinstance(value, ModuleType))]

@@ -134,6 +134,12 @@ class Settings(Mapping):
     def __len__(self) -> int:
         return len(self.values)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.values]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.values)
+
     def __repr__(self) -> str:
         rows = [(name, show(value), self.origin.get(name, "")) for name, value in self.values.items()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -142,12 +148,15 @@ class Settings(Mapping):
     def _repr_html_(self) -> str:
         from html import escape
 
-        rows = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{escape(text)}</td>" for text in cells) + "</tr>"
-            for name, value in self.values.items()
-            for cells in [(name, show(value), self.origin.get(name, ""), self.helps.get(name, ""))]
-        )
-        return f"<table><tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>{rows}</table>"
+        said = [
+            (name, show(value), self.origin.get(name, ""), self.helps.get(name, "")) for name, value in self.items()
+        ]
+        lines = [("th", ("parameter", "value", "from", "meaning")), *(("td", cells) for cells in said)]
+        rows = [
+            "<tr>" + "".join(f"<{tag} style='text-align:left'>{escape(text)}</{tag}>" for text in cells) + "</tr>"
+            for tag, cells in lines
+        ]
+        return f"<table>{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True)
