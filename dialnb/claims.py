@@ -153,7 +153,9 @@ class Judged:
         )
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
         look = {"text-align": "left", "vertical-align": "top", "white-space": "normal"}
-        return shown.style.hide(axis="index").set_properties(**look).set_caption(f"Claims: {counts}").to_html()
+        style = shown.style.hide(axis="index").set_properties(**look).set_caption(f"Claims: {counts}")
+        left = [("text-align", "left")]
+        return style.set_table_styles([{"selector": part, "props": left} for part in ("th", "caption")]).to_html()
 
 
 def judge_claims(
