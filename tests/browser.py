@@ -78,8 +78,7 @@ class Browser:
 
     def open(self, url: str, width: int, scheme: str = "light", height: int = 900) -> None:
         """Load a page at a width, as a phone below 600 pixels, and wait until it has loaded."""
-        phone = width < 600
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.resize(width, height)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.loaded = False
         self.call("Page.navigate", url=url)
@@ -100,6 +99,39 @@ class Browser:
         codes = {"Enter": 13, "Tab": 9}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=codes[key])
+
+    def click(self, script: str, times: int = 1) -> None:
+        """Click with the mouse in the middle of what a JavaScript expression gives: an element or a range of text."""
+        box = self.run(
+            f"""(() => {{
+              const found = {script};
+              (found.startContainer?.parentElement ?? found).scrollIntoViewIfNeeded();
+              const box = found.getBoundingClientRect();
+              return [box.x, box.y, box.width, box.height];
+            }})()"""
+        )
+        place = {"x": box[0] + box[2] / 2, "y": box[1] + box[3] / 2, "button": "left"}
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        for count in range(1, times + 1):
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, clickCount=count, **place)
+
+    def write(self, text: str) -> None:
+        """Type a text where the cursor is, in place of what is selected."""
+        self.call("Input.insertText", text=text)
+
+    def wait(self, script: str, seconds: float) -> None:
+        """Until a JavaScript expression is true (an element that is there, say), but not for ever."""
+        end = time.monotonic() + seconds
+        while not self.run(f"Boolean({script})"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"not true within {seconds:.0f} s: {script}")
+            time.sleep(0.5)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size."""
+        phone = width < 600  # such widths are shown as a phone shows them
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
     def screenshot(self, path: Path) -> Path:
         """A picture of the page, in full length."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from browser import find_chromium
 
 from dialnb.papers import SLUGS
 from dialnb.runs.engine import OwnKernel, Request, Voice, execute
@@ -180,6 +181,7 @@ WRITTEN = [slug for slug in SLUGS if (HERE.parent / "notebooks" / f"{slug}.ipynb
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(find_chromium() is not None, reason="the same runs go through JupyterLab in test_jupyterlab.py")
 @pytest.mark.parametrize("slug", WRITTEN)
 def test_the_smoke_run_of_every_paper_goes_through(slug, tmp_path):
     command = [sys.executable, "-m", "dialnb", "run", slug, "--profile", "smoke", "--out", str(tmp_path)]
