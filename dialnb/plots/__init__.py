@@ -9,6 +9,7 @@ from dialnb.plots.dialogues import manipulations, scored_replies
 from dialnb.plots.matching import architecture, matching_matrices
 from dialnb.plots.overview import overview
 from dialnb.plots.pairs import pair_construction
+from dialnb.plots.ranks import critical_difference, rank_grid
 from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
 from dialnb.plots.style import PALETTE, STYLE, save
 from dialnb.plots.templates import template_clusters, template_losses, template_system
@@ -17,6 +18,7 @@ __all__ = [
     "PALETTE",
     "STYLE",
     "architecture",
+    "critical_difference",
     "grouped_bars",
     "highlighted_panels",
     "manipulations",
@@ -24,6 +26,7 @@ __all__ = [
     "overview",
     "pair_construction",
     "projection_panels",
+    "rank_grid",
     "save",
     "scored_replies",
     "scores_by_epoch",
