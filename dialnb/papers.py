@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
 """The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
 
+OWN = ("matrix",)
+"""Studies of our own, which run, are judged and are reported like a paper; nothing of their tables was printed."""
+
+STUDIES = (*SLUGS, *OWN)
+
 Cell = float | int | str | None
 
 
@@ -37,7 +42,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One printed table. `average_checks` name the columns that are averages of other columns."""
+    """One printed table, or one of ours (kind "own"), which has no printed values and says itself how many decimals it
+    shows and whether the "highest" or "lowest" value is best. `average_checks` name the columns that are averages of
+    other columns.
+    """
 
     id: str
     caption: str
@@ -47,6 +55,8 @@ class Table:
     rows: tuple[Row, ...]
     average_checks: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    decimals: int | None = None
+    best: str = ""
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -55,7 +65,9 @@ class Table:
 
     @property
     def digits(self) -> int:
-        """Decimal places the table is printed with: the most that any of its numbers shows."""
+        """Decimal places the table is printed with: the most that any of its numbers shows, or what it says itself."""
+        if self.decimals is not None:
+            return self.decimals
         shown = [Decimal(str(value)) for row in self.rows for value in row.values if isinstance(value, float)]
         return max((-int(number.as_tuple().exponent) for number in shown), default=0)
 
@@ -72,6 +84,11 @@ class Paper:
     figures: tuple[Mapping[str, str], ...]
     mismatches: tuple[Mapping[str, Any], ...]
     conventions: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Is it a study of ours, of which nothing was printed?"""
+        return self.slug in OWN
 
 
 def project_root() -> Path:
@@ -92,8 +109,8 @@ def load_paper(slug: str) -> Paper:
     >>> load_paper("dse").tables["T2"].columns[0]
     'Clinc150'
     """
-    if slug not in SLUGS:
-        raise UnknownName("paper", slug, SLUGS)
+    if slug not in STUDIES:
+        raise UnknownName("paper", slug, STUDIES)
     path = project_root() / "papers" / slug / "paper.yaml"
     return parse_paper(yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
 
@@ -219,14 +236,17 @@ def _parse_table(raw: Mapping[str, Any], where: str) -> Table:
     rows = []
     for row in raw["rows"]:
         labels = {name: str(value) for name, value in row.items() if name != "values"}
-        if len(row["values"]) != len(columns):
+        values = [None] * len(columns) if raw["kind"] == "own" else row["values"]
+        if len(values) != len(columns):
             raise DataError(
                 f"{where}, table {raw['id']}, row {labels}: expected {len(columns)} values, one per column, "
-                f"found {len(row['values'])}"
+                f"found {len(values)}"
             )
-        rows.append(Row(labels, tuple(row["values"])))
+        rows.append(Row(labels, tuple(values)))
     checks, notes = tuple(raw.get("average_checks", ())), tuple(raw.get("notes", ()))
-    return Table(raw["id"], raw["caption"], raw["kind"], raw["unit"], columns, tuple(rows), checks, notes)
+    head = raw["id"], raw["caption"], raw["kind"], raw["unit"]
+    best = "highest" if raw["kind"] == "results" else raw.get("best", "")
+    return Table(*head, columns, tuple(rows), checks, notes, raw.get("decimals"), best)
 
 
 def _find(slug: str, table: str) -> Table:

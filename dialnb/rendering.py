@@ -12,6 +12,9 @@ import pandas as pd
 
 from dialnb.papers import Cell, Table
 
+OWN = "own"
+"""The kind of tables of which nothing was printed."""
+
 RAN, SUBSTITUTE, CONSTANT, NOT_RUN = "ran", "substitute", "constant", "not run"
 LATEX = str.maketrans(
     {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
@@ -35,7 +38,12 @@ class Comparison:
     @cached_property
     def digits(self) -> int:
         """Digits after the point: the paper's own for results, none for counts."""
-        return self.table.digits if self.table.kind in ("results", "in-text") else 0
+        return self.table.digits if self.table.kind in ("results", "in-text", OWN) else 0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is shown of a cell."""
+        return ("ours",) if self.table.kind == OWN else ("ours", "paper", "difference")
 
     @cached_property
     def grid(self) -> list[dict[str, Any]]:
@@ -51,12 +59,13 @@ class Comparison:
         return found
 
     def texts(self) -> pd.DataFrame:
-        """The table as text: row labels, then for each column ours, what the paper prints, and the difference."""
+        """The table as text: row labels, then for each column ours and, of a printed table, what the paper prints and
+        the difference."""
         lines = []
         for row in self.grid:
             line = {("", name): row["labels"].get(name, "") for name in self.labels}
             for column, cell in row["cells"].items():
-                line |= {(column, part): cell[part] for part in ("ours", "paper", "difference")}
+                line |= {(column, part): cell[part] for part in self.parts}
             lines.append(line | {("", "status"): row["status"], ("", "note"): row["note"]})
         frame = pd.DataFrame(lines)
         frame.columns = pd.MultiIndex.from_tuples(frame.columns)
@@ -71,7 +80,7 @@ class Comparison:
             look = pd.DataFrame("", index=frame.index, columns=frame.columns)
             for number, row in enumerate(grid):
                 for column, cell in row["cells"].items():
-                    look.loc[number, [(column, "paper"), (column, "difference")]] = "opacity: 0.7"
+                    look.loc[number, [(column, part) for part in self.parts[1:]]] = "opacity: 0.7"
                     look.loc[number, (column, "ours")] = "font-weight: bold" if cell["best"] else ""
                 if row["status"] in (CONSTANT, NOT_RUN):
                     look.loc[number] = "opacity: 0.7"
@@ -110,14 +119,15 @@ class Comparison:
                 ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
                 same = f"{cell['same']} over the same columns" if cell["same"] else ""
                 beside = escape(", ".join(text for text in (cell["paper"], same, cell["difference"]) if text))
-                cells.append(f"{ours} ({beside})".strip())
+                cells.append(f"{ours} ({beside})".strip() if beside else ours)
             lines.append([*map(escape, names), *cells])
         return lines
 
     def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
         ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
         interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
-        paper = format_cell(None if pd.isna(cell.published) else cell.published, self.digits)
+        published = None if pd.isna(cell.published) else cell.published
+        paper = "" if self.table.kind == OWN else format_cell(published, self.digits)
         same = "" if pd.isna(cell.same) else format_cell(cell.same, self.digits)
         facts = [f"{cell.seeds} seeds" if cell.seeds > 1 else "", f"n = {cell.n:,}" if cell.n else "", cell.note]
         return {
@@ -139,16 +149,15 @@ class Comparison:
 
     def _best(self) -> set[tuple[int, str]]:
         """(row, column) of our best values, among rows of one setting, where at least two ran."""
-        if self.table.kind != "results":
+        if not self.table.best:
             return set()
         ran = self.rows[self.rows.ours.notna()]
         blocks = [name for name in self.labels if name in ("setting", "threshold", "dataset", "metric", "split")]
         found: set[tuple[int, str]] = set()
         for _, part in ran.groupby([*blocks, "column"], dropna=False):
             if len(part) > 1:
-                found |= set(
-                    part.loc[part.ours == part.ours.max(), ["row", "column"]].itertuples(index=False, name=None)
-                )
+                best = part.ours.max() if self.table.best == "highest" else part.ours.min()
+                found |= set(part.loc[part.ours == best, ["row", "column"]].itertuples(index=False, name=None))
         return found
 
 

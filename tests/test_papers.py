@@ -13,6 +13,7 @@ import yaml
 from dialnb.errors import DataError, UnknownName
 from dialnb.papers import (
     SLUGS,
+    STUDIES,
     check_averages,
     compare_table,
     load_cells,
@@ -36,7 +37,7 @@ def raw_paper(slug: str) -> dict:
 
 
 def test_every_folder_of_papers_is_a_known_paper_and_every_paper_has_a_folder():
-    assert {path.parent.name for path in (project_root() / "papers").glob("*/paper.yaml")} == set(SLUGS)
+    assert {path.parent.name for path in (project_root() / "papers").glob("*/paper.yaml")} == set(STUDIES)
 
 
 def test_a_paper_knows_its_own_slug_title_and_venue(paper):

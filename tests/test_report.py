@@ -15,7 +15,7 @@ import reporting
 from dialnb.claims import load_claims
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.papers import SLUGS, load_paper
+from dialnb.papers import STUDIES, load_paper
 from dialnb.report import build
 from dialnb.report.gather import find_runs, gather
 from dialnb.report.pages import notebook_body, with_mathml
@@ -60,7 +60,7 @@ def pages(site) -> dict[str, Page]:
 
 def test_there_is_an_overview_one_page_per_paper_and_the_executed_notebook(pages):
     names = {"index.html", "dse-quick.html", "ums-gpu.html", "tadse-smoke.html", "dialoguecse.html", "wmdc.html"}
-    assert set(pages) == names | {"dse-quick/seed1/notebook.html"}
+    assert set(pages) == names | {"matrix.html", "dse-quick/seed1/notebook.html"}
 
 
 def test_every_link_resolves_and_nothing_is_loaded_from_outside(site, pages):
@@ -79,7 +79,7 @@ def test_every_link_resolves_and_nothing_is_loaded_from_outside(site, pages):
 
 def test_the_overview_counts_verdicts_and_says_what_ran_where_and_when(pages):
     overview = pages["index.html"].words
-    claims = sum(len(load_claims(slug)) for slug in SLUGS)
+    claims = sum(len(load_claims(slug)) for slug in STUDIES)
     assert f"{claims} claims" in overview
     for text in ("quick", "mini", "NVIDIA H200", "2 CPU cores", "2025-11-02", "left out: no notebook yet", "failed"):
         assert text in overview
@@ -87,7 +87,7 @@ def test_the_overview_counts_verdicts_and_says_what_ran_where_and_when(pages):
 
 
 def test_every_published_table_and_every_claim_is_on_its_papers_page(pages):
-    for slug in SLUGS:
+    for slug in STUDIES:
         page = next(page for name, page in pages.items() if name.startswith(slug) and "/" not in name)
         for table in load_paper(slug).tables.values():
             assert table.id in page.ids and table.caption in page.text

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dialnb.errors import DataError
-from dialnb.papers import SLUGS, project_root
+from dialnb.papers import STUDIES, project_root
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -76,14 +76,15 @@ def gather(folders: Sequence[Path]) -> list[Group]:
     groups: dict[tuple, list[tuple[dict[str, Any], Path]]] = {}
     for folder in folders:
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if run.get("slug") not in SLUGS:
-            raise DataError(f"{folder / 'run.json'} is of the paper {run.get('slug')!r}; known are {', '.join(SLUGS)}")
+        if run.get("slug") not in STUDIES:
+            known = ", ".join(STUDIES)
+            raise DataError(f"{folder / 'run.json'} is of the paper {run.get('slug')!r}; known are {known}")
         by_hand = {k: v for k, v in run.get("set_by_hand", {}).items() if k != "seed"}
-        key = (SLUGS.index(run["slug"]), _size(run["profile"]), json.dumps(by_hand, sort_keys=True, default=str))
+        key = (STUDIES.index(run["slug"]), _size(run["profile"]), json.dumps(by_hand, sort_keys=True, default=str))
         groups.setdefault(key, []).append((run, folder))
     found = [_group(sorted(runs, key=lambda pair: str(pair[0].get("updated")))) for _, runs in sorted(groups.items())]
-    absent = [Group(slug, (), (), pd.DataFrame()) for slug in SLUGS if slug not in {group.slug for group in found}]
-    return sorted([*found, *absent], key=lambda group: SLUGS.index(group.slug))
+    absent = [Group(slug, (), (), pd.DataFrame()) for slug in STUDIES if slug not in {group.slug for group in found}]
+    return sorted([*found, *absent], key=lambda group: STUDIES.index(group.slug))
 
 
 def _group(runs: list[tuple[dict[str, Any], Path]]) -> Group:

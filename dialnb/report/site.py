@@ -78,6 +78,7 @@ def _paper_view(group: Group, folder: Path) -> dict[str, Any]:
         "tables": tables,
         "figures": _figures(group, files),
         "runs": [_run_view(run, path, files, folder) for run, path in zip(group.runs, group.folders)],
+        "guide": _guide(group),
         "deviations": _deviations(group.slug),
         "hardware": _hardware(group.runs[-1]) if group.runs else "",
         "when": str(group.runs[-1].get("updated", ""))[:10] if group.runs else "",
@@ -221,7 +222,17 @@ def _deviations(slug: str) -> Markup:
         return Markup("")
     text = re.sub(r"^# .*\n", "", path.read_text(encoding="utf-8"))
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
-    text = re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text)
+    return _markdown(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
+
+
+def _guide(group: Group) -> Markup:
+    """The page of advice that the latest run wrote, where there is one."""
+    path = group.folders[-1] / "guide.md" if group.folders else Path()
+    return _markdown(path.read_text(encoding="utf-8")) if path.is_file() else Markup("")
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown as HTML of a page: raw HTML escaped, headings below those of the page, tables that scroll."""
     html = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)
     html = re.sub(r"<th(?=[ >])", '<th scope="col"', re.sub(r"<(/?)h[12]>", r"<\1h3>", html))
     scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'
