@@ -1,0 +1,249 @@
+"""The matrix: ranks and tests against hand-checked examples, equal budgets, and its notebook through the runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dialnb.claims import load_claims
+from dialnb.data import load
+from dialnb.errors import DataError
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.papers import OWN, compare_table, load_paper
+from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
+from dialnb.report import build
+from dialnb.runs.profiles import load_profiles
+from dialnb.studies import matrix
+from dialnb.studies.matrix_guide import picks
+from dialnb.studies.matrix_models import PAPERS, SpokenTemplates, cost, job, reply_lists, steps_for
+from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
+from dialnb.studies.matrix_tasks import COLUMNS, by_group
+from dialnb.training import TrainingResult
+from dialnb.training.pretrain import new_transformer
+
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+
+DEMSAR = pd.DataFrame(
+    {
+        "C4.5": [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972, 0.957],
+        "C4.5+m": [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981, 0.978],
+        "C4.5+cf": [0.771, 0.590, 0.968, 0.654, 0.886, 0.916, 0.609, 0.563, 0.866, 1.000, 0.965, 0.614, 0.9751, 0.946],
+        "C4.5+m+cf": [0.798, 0.569, 0.967, 0.657, 0.898, 0.931, 0.685, 0.625, 0.875, 1.000, 0.962, 0.669, 0.975, 0.970],
+    }
+).T
+"""Scores of four learners on 14 datasets that have the mean ranks and the statistic of the example in Demšar (2006)."""
+
+
+def tiny() -> Encoder:
+    pieces = load_encoder("mini", device="cpu").tokenizer
+    return Encoder(new_transformer("bert", SHAPE, len(pieces)), pieces, name="tiny")
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def test_mean_ranks_friedman_and_critical_difference_of_the_published_example():
+    assert ranks_of(DEMSAR).mean(axis=1).round(3).tolist() == [3.143, 2.000, 2.893, 1.964]
+    assert round(nemenyi_difference(4, 14), 2) == 1.25  # the paper rounds q to 2.569
+    squares = (ranks_of(DEMSAR).mean(axis=1) ** 2).sum()
+    assert round(12 * 14 / (4 * 5) * (squares - 4 * 25 / 4), 2) == 9.28  # as printed, which does not correct for ties
+    statistic, p = friedman(DEMSAR)
+    assert statistic > 9.28 and p < 0.05 and statistic == stats.friedmanchisquare(*DEMSAR.to_numpy()).statistic
+    assert groups_within(ranks_of(DEMSAR).mean(axis=1).to_dict(), nemenyi_difference(4, 14)) == [
+        ("C4.5+m+cf", "C4.5+m", "C4.5+cf", "C4.5")
+    ]
+
+
+@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
+def test_the_quantiles_are_those_of_the_printed_table(methods, q):
+    assert nemenyi_difference(methods, 6) / np.sqrt(methods * (methods + 1) / 36) == pytest.approx(q, abs=5e-4)
+
+
+def test_ties_share_their_ranks_and_a_missing_score_is_refused():
+    scores = pd.DataFrame({"a": [3.0, 3.0, 1.0], "b": [1.0, 1.0, 1.0]}, index=["x", "y", "z"])
+    assert ranks_of(scores).to_numpy().tolist() == [[1.5, 2.0], [1.5, 2.0], [3.0, 2.0]]
+    with pytest.raises(DataError, match="some are missing of y"):
+        ranks_of(scores.drop(index="y").reindex(scores.index))
+
+
+def test_equal_methods_have_no_order():
+    scores = pd.DataFrame(np.ones((3, 4)), index=list("xyz"))
+    assert friedman(scores) == (0.0, 1.0)
+    assert np.isnan(friedman(scores.iloc[:2])).all()
+    assert (against_best(scores)["p (Wilcoxon, Holm)"] == 1).all()
+
+
+def test_holm_keeps_the_order_of_the_values_and_never_exceeds_one():
+    assert holm(np.array([0.2, 0.01, 0.6])).tolist() == pytest.approx([0.4, 0.03, 0.6])
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+
+
+def test_a_method_that_always_loses_is_told_apart_from_the_best():
+    rng = np.random.default_rng(0)
+    scores = pd.DataFrame(rng.normal(size=(3, 12)), index=["best", "near", "far"])
+    scores.loc["best"] = scores.max() + 0.1 + rng.random(12)
+    scores.loc["far"] = scores.min() - 1 - rng.random(12)
+    found = against_best(scores)
+    assert found.loc["far", "best is better on"] == "12 of 12"
+    assert found.loc["far", "p (Wilcoxon, Holm)"] == pytest.approx(2 * stats.wilcoxon(np.arange(1, 13)).pvalue)
+
+
+def test_both_figures_name_every_method():
+    long = ranks_of(DEMSAR).rename_axis("method").reset_index().melt("method", var_name="task", value_name="rank")
+    for figure in (critical_difference(long, difference=1.25), rank_grid(long)):
+        (axes,) = figure.axes
+        shown = " ".join(text.get_text() for text in [*axes.texts, *axes.get_yticklabels()])
+        assert all(name in shown for name in DEMSAR.index)
+    with pytest.raises(DataError, match="needs the column"):
+        rank_grid(long.drop(columns="rank"))
+
+
+# --- budget -----------------------------------------------------------------------------------------------------------
+
+
+def result(steps: int, tokens: float, resumed_at: int = 0) -> TrainingResult:
+    done = (steps - resumed_at) / steps
+    return TrainingResult(steps, pd.DataFrame(), 10 * done, 0.0, tokens / 10, 0.0, resumed_at)
+
+
+def test_steps_follow_from_the_tokens_of_a_step():
+    assert steps_for(10_000, result(4, 400)) == 100
+    assert steps_for(10, result(4, 400)) == 1
+    assert cost(result(4, 400, resumed_at=3)) == cost(result(4, 400))
+
+
+def matrix_run(**settings) -> SimpleNamespace:
+    profiles = load_profiles("matrix")
+    return SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), profile="smoke", root=None)
+
+
+def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
+    run, corpora, budget = matrix_run(batch_size=16), [load("bundled/dialogues")[:40]], 20_000
+    for method in ("WMDC", "TaDSE", "DialogueCSE", "UMS"):
+        trained = []
+        for steps in (3, None):
+            wanted = steps or steps_for(budget, trained[0])
+            function, inputs = job(run, method, tiny(), corpora, wanted, None)
+            folder = tmp_path / method / str(steps)
+            folder.mkdir(parents=True)
+            trained.append(function(**inputs, folder=folder)["training"])
+            assert trained[-1].steps == wanted
+        assert cost(trained[1])["tokens"] == pytest.approx(budget, rel=0.15), method
+
+
+def test_templates_come_from_the_dialogues_alone():
+    made = SpokenTemplates([load("bundled/dialogues")[:40]], None, 200).augmentation()
+    assert len(made.templates) == 200 and any("{" in text for text in made.templates)
+
+
+def test_wrong_replies_come_from_other_dialogues():
+    dialogues = [[f"{name}{i}" for i in range(5)] for name in "abc"] + [["too", "short"]]
+    lists = reply_lists(dialogues)
+    assert len(lists) == 3 and reply_lists(dialogues) == lists
+    for group in lists:
+        (right, wrong), said = group.candidates, group.context[0][0]
+        assert right[0] == said != wrong[0] and group.labels == (1, 0) and len(group.context) >= 2
+
+
+# --- tasks and advice -------------------------------------------------------------------------------------------------
+
+
+def test_items_become_the_same_groups_for_every_method():
+    items = pd.DataFrame({"item": range(40), "value": np.tile([1.0, 0.0], 20), "dataset": "d", "metric": "Top-1"})
+    first, second = by_group(items, 100.0), by_group(items.assign(value=1.0), 100.0)
+    assert len(first) == 10 and first["value"].mean() == 50 and (second["value"] == 100).all()
+    assert first["seed"].tolist() == second["seed"].tolist()
+
+
+def test_the_pick_is_the_best_and_whoever_is_not_told_from_it_is_as_good():
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=20)
+    index = pd.MultiIndex.from_product([["intents"], range(20)], names=["task", "seed"])
+    units = pd.DataFrame({"raw": noise, "good": noise + 5 + rng.normal(size=20), "also": noise + 5}, index=index)
+    row = picks(units).loc["intents"]
+    assert {row["pick"], *row["equal"]} == {"good", "also"} and row["gain"].low > 4
+
+
+def test_the_study_declares_the_methods_and_tasks_that_it_has():
+    paper, parameters = load_paper("matrix"), load_profiles("matrix").parameters
+    assert "matrix" in OWN and paper.own
+    assert [row.labels["model"] for row in paper.tables["T1"].rows] == ["raw", *PAPERS]
+    assert list(paper.tables["T1"].columns) == [column.name for column in COLUMNS]
+    assert set(parameters["methods"].choices) == set(PAPERS)
+    assert set(parameters["tasks"].choices) == set(matrix.TASKS) == set(parameters["tasks"].default)
+    sides = json.dumps([vars(claim) for claim in load_claims("matrix")])
+    assert all(json.dumps(name) in sides for name in ("UMS", "TaDSE", "DialogueCSE", "WMDC", "DSE 123-1"))
+
+
+def test_a_table_of_our_own_shows_no_column_of_a_paper():
+    rows = pd.DataFrame({"table": "T3", "model": ["raw", "DSE"], "column": "Mean rank", "value": [2.0, 1.0], "n": 0})
+    shown = compare_table("matrix", "T3", rows.assign(seed=0, metric="rank"))
+    assert {part for _, part in shown.texts().columns} >= {"ours"} and "paper" not in {p for _, p in shown.texts()}
+    (best,) = [row for row in shown.grid if row["cells"]["Mean rank"]["best"]]
+    assert best["labels"]["model"] == "DSE" and best["cells"]["Mean rank"]["ours"] == "1.00"
+    assert "**1.00**" in shown.markdown() and "()" not in shown.markdown()
+
+
+# --- through the runner -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The run folder of `dialnb matrix` in its smallest size, from an encoder of one layer."""
+    here = tmp_path_factory.mktemp("matrix")
+    tiny().save(here / "tiny")
+    chosen = ["tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval", "methods=DSE,SimCSE-unsup,UMS"]
+    options = [text for item in chosen for text in ("--set", item)] + ["--encoder", str(here / "tiny")]
+    command = [sys.executable, "-m", "dialnb", "matrix", "--profile", "smoke", "--out", str(here / "runs"), *options]
+    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(here / "cache")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
+    ran = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    assert "| task | pick | score | gain over raw | as good |" in ran.stdout
+    return next((here / "runs").iterdir())
+
+
+def test_every_cell_has_a_score_or_a_reason(folder):
+    assert {path.stem for path in (folder / "tables").glob("*.csv")} == {"T1", "T2", "T3", "T4", "T5"}
+    for path in (folder / "tables").glob("*.csv"):
+        rows = pd.read_csv(path)
+        assert not (rows["note"] == "not part of this run").any(), path.stem
+    first = pd.read_csv(folder / "tables" / "T1.csv").dropna(subset="ours")
+    assert set(first["model"]) == {"raw", "DSE", "SimCSE-unsup", "UMS"}
+    assert set(first.loc[first["model"] == "UMS", "column"]) == {"Dialogue replies", "Adversarial"}
+
+
+def test_ranks_are_those_of_the_scores_and_the_gain_is_paired(folder):
+    rows = pd.read_csv(folder / "results.csv")
+    scores = rows[rows["table"] == "T1"].pivot_table("value", "model", "task").drop(index="UMS")
+    ranks = rows[rows["table"] == "T3"].pivot_table("value", "model", "column").drop(columns="Mean rank")
+    pd.testing.assert_frame_equal(ranks_of(scores[ranks.columns]), ranks, check_names=False)
+    intents = rows[(rows["task"] == "Intents") & rows["table"].isin(["T1", "T2"])]
+    wide = intents.pivot_table("value", "seed", ["table", "model"])
+    assert np.allclose(wide["T1", "DSE"] - wide["T1", "raw"], wide["T2", "DSE"])
+
+
+def test_questions_are_judged_and_figures_stored(folder):
+    claims = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+    assert not [claim["id"] for claim in claims if "one row per seed" in claim["reason"]]
+    judged = {claim["id"] for claim in claims if claim["verdict"] != "not run"}
+    assert {"home-dse", "home-ums", "training-pays", "intents-tell-retrieval"} <= judged
+    assert {path.stem for path in (folder / "figures").glob("*.csv")} == {"training", "F1", "F2", "F3"}
+
+
+def test_the_report_has_a_page_with_the_advice(folder, tmp_path):
+    index = build([folder], tmp_path / "report").read_text(encoding="utf-8")
+    assert "a study of this project" in index
+    (path,) = (tmp_path / "report").glob("matrix-smoke*.html")
+    page = path.read_text(encoding="utf-8")
+    assert 'id="guide"' in page and "What to pick for which task" in page and "<i>–</i>" not in page
+    assert all(f'id="{table}"' in page for table in ("T1", "T2", "T3", "T4", "T5"))
