@@ -33,7 +33,7 @@ from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
-WORTH_COMPILING = 300  # steps
+WORTH_COMPILING = 1500  # steps; compiling takes 35 to 60 s of a core
 
 
 @dataclass
