@@ -143,6 +143,7 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
 def test_templates_come_from_the_dialogues_alone():
     made = SpokenTemplates([load("bundled/dialogues")[:40]], None, 200).augmentation()
     assert len(made.templates) == 200 and any("{" in text for text in made.templates)
+    assert made.counts.max() <= 1 + 2 * max(text.count("{") for text in made.templates)  # no product over many slots
 
 
 def test_wrong_replies_come_from_other_dialogues():

@@ -15,7 +15,7 @@ from dialnb.studies.common import left_out, rows_of
 from dialnb.studies.figures import absent
 from dialnb.studies.matrix_models import RAW, UMS, Trained
 from dialnb.studies.matrix_ranks import against_best, friedman, nemenyi_difference, ranks_of
-from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column, lists_in_groups
+from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column
 
 TASKS = [column.name for column in COLUMNS]
 MEAN = "Mean rank"
@@ -29,7 +29,7 @@ def evaluate(run, trained: Trained) -> None:
     """Ask every method everything, and fill all tables."""
     s = run.settings
     chosen = [column for column in COLUMNS if column.name in s.tasks]
-    jobs = {f"{column.task.name}: {UMS} on {name}": (lists_in_groups, inputs)
+    jobs = {f"{column.task.name}: {UMS} on {name}": (column.task.function, inputs)
             for column in chosen for name, inputs in _lists(run, column, trained).items()}  # fmt: skip
     rows, more = common.evaluate(run, trained.models, [column.task for column in chosen] + [GEOMETRY], jobs)
     found = {(table, model): part for (table, model), part in rows.items() if table != GEOMETRY.table}

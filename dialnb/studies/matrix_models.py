@@ -1,7 +1,7 @@
 """The methods of the five papers from one encoder, on one corpus, with one budget.
 
-The budget is a number of *tokens* (word pieces that go through the encoder), since a step of one method reads a
-hundred times as much as a step of another. A pilot of a few steps tells how many tokens a step of a method reads; its
+The budget is a number of *tokens* (word pieces that go through the encoder), since an example of one method has six
+times as many as one of another. A pilot of a few steps tells how many tokens a step of a method reads; its
 training then has as many steps as fit. What was really read is in the table of costs.
 
 Every method starts from the same weights, in one stage, and reads nothing but the dialogues: TaDSE makes its templates
@@ -55,7 +55,7 @@ EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
 
 FILLS = 3
-"""Values that every slot of a template is filled with."""
+"""Values that a slot of a template is filled with, one slot at a time: utterances of dialogues may name dozens."""
 
 CLS = ("SimCSE-unsup", "TaDSE")
 """Methods whose authors read [CLS] in every test."""
@@ -100,7 +100,8 @@ def job(run, method: str, encoder: Encoder, corpora: Sequence[Dataset], steps: i
         case "TaDSE":
             return train_on_templates, given | {"limit": limit, "most": run.settings.templates}
         case "DialogueCSE":
-            matching = Matching("DialogueCSE I2", dialogues=limit)
+            enough = max(PILOT_DIALOGUES, steps * settings.batch_size // 4)  # a dialogue gives four groups or more
+            matching = Matching("DialogueCSE I2", dialogues=min(limit or enough, enough))
             return train_matching, given | {"matching": matching, "min_turns": 0, "dev": []}
         case "UMS":
             length = elsewhere(run, "ums").settings.max_length
@@ -159,7 +160,7 @@ class SpokenTemplates:
     def augmentation(self) -> Augmentation:
         said = dict.fromkeys(text for c in conversations(self.corpora, self.limit) for text in c.utterances)
         rows = [IntentUtterance(text, "") for text in thin(list(said), self.most)]
-        return Augmentation(with_entities(rows, rules), FILLS)
+        return Augmentation(with_entities(rows, rules), FILLS, fill="one_at_a_time")
 
 
 def train_on_templates(
