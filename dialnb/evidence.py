@@ -148,10 +148,15 @@ def rank_agreement(rows: pd.DataFrame, first: Mapping, second: Mapping, by: Sequ
     models = tables[0].index.intersection(tables[1].index)
     if len(models) < 3:
         raise Lacking(f"agreement of rankings needs three models under both measures, found {len(models)}")
+    if any(np.ptp(table.loc[models].mean(axis=1)) == 0 for table in tables):
+        raise Lacking("all models score the same under one of the measures, so that there is no order to agree with")
     resampled = [bootstrap_means(table.loc[models].T.dropna().to_numpy(), seed) for seed, table in enumerate(tables)]
-    values = [float(stats.spearmanr(a, b).statistic) for a, b in zip(*(part[:2000] for part in resampled))]
+    ranks = [stats.rankdata(part[:2000], axis=1) for part in resampled]
+    first, second = (part - part.mean(axis=1, keepdims=True) for part in ranks)
+    scale = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    values = (first * second).sum(axis=1)[scale > 0] / scale[scale > 0]  # without draws in which all models are equal
     whole = float(stats.spearmanr(*(table.loc[models].mean(axis=1) for table in tables)).statistic)
-    low, high = np.nanquantile(values, [0.025, 0.975])
+    low, high = np.quantile(values, [0.025, 0.975])
     return Interval(whole, float(low), float(high), len(models), "bootstrap over seeds")
 
 
