@@ -24,7 +24,7 @@ from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
 from dialnb.studies.matrix_guide import picks
-from dialnb.studies.matrix_models import PAPERS, SpokenTemplates, cost, job, reply_lists, steps_for
+from dialnb.studies.matrix_models import FILLS, PAPERS, SpokenTemplates, cost, job, reply_lists, steps_for
 from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from dialnb.training import TrainingResult
@@ -127,7 +127,7 @@ def matrix_run(**settings) -> SimpleNamespace:
 
 
 def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
-    run, corpora, budget = matrix_run(batch_size=16), [load("bundled/dialogues")[:40]], 20_000
+    run, corpora, budget = matrix_run(batch_size=16), [load("bundled/dialogues")[:40]], 10_000
     for method in ("WMDC", "TaDSE", "DialogueCSE", "UMS"):
         trained = []
         for steps in (3, None):
@@ -137,13 +137,13 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
             folder.mkdir(parents=True)
             trained.append(function(**inputs, folder=folder)["training"])
             assert trained[-1].steps == wanted
-        assert cost(trained[1])["tokens"] == pytest.approx(budget, rel=0.15), method
+        assert cost(trained[1])["tokens"] == pytest.approx(budget, rel=0.2), method
 
 
 def test_templates_come_from_the_dialogues_alone():
     made = SpokenTemplates([load("bundled/dialogues")[:40]], None, 200).augmentation()
     assert len(made.templates) == 200 and any("{" in text for text in made.templates)
-    assert made.counts.max() <= 1 + 2 * max(text.count("{") for text in made.templates)  # no product over many slots
+    assert made.counts.max() <= 1 + FILLS * max(text.count("{") for text in made.templates)  # no product over slots
 
 
 def test_wrong_replies_come_from_other_dialogues():
