@@ -1,4 +1,4 @@
-"""`dialnb pack`, `export`, `figures`, `compare` and `doctor`: what goes before and after a run."""
+"""`dialnb pack`, `export`, `figures`, `merge`, `compare` and `doctor`: what goes before and after a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add the five commands."""
+    """Add the six commands."""
     parser = subparsers.add_parser("pack", help="one archive with all that a machine without network needs")
     parser.add_argument("--papers", nargs="+", required=True, metavar="PAPER", help="papers by name, or 'all'")
     parser.add_argument("--profile", default="gpu", help="default: gpu")
@@ -34,6 +34,10 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--style", default="paper", help="paper or slides (default: paper)")
     parser.add_argument("--out", type=Path, help="where to (default: figures/ of the run)")
     parser.set_defaults(run=figures)
+    parser = subparsers.add_parser("merge", help="the results of several runs as one tidy table")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, or folders that hold some")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the table, as CSV")
+    parser.set_defaults(run=merge)
     parser = subparsers.add_parser("compare", help="two runs side by side: settings, results, verdicts")
     parser.add_argument("folders", nargs=2, type=Path, metavar="RUN")
     parser.set_defaults(run=compare)
@@ -83,6 +87,19 @@ def figures(options: argparse.Namespace) -> int:
     print("\n".join(map(str, written)))
     if fixed:
         print(f"cannot be redrawn, only copied (drawn in the notebook itself): {', '.join(fixed)}")
+    return 0
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Write the table, and say what is in it."""
+    from dialnb.report.gather import find_runs
+    from dialnb.runs.sweep import merge as merged
+
+    folders = find_runs(options.runs)
+    rows = merged(folders)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(options.output, index=False)
+    print(f"{options.output}: {len(rows):,} results of {len(folders)} runs")
     return 0
 
 

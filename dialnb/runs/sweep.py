@@ -1,0 +1,86 @@
+"""Many runs: papers x profiles x seeds x encoders, as a workflow engine wants them, and their results as one table."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.runs.engine import Request
+from dialnb.runs.jobs import command_line
+from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
+from dialnb.runs.tools import open_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AXES = ("papers", "profiles", "seeds", "encoders")
+KEYS = (*AXES, "set", "out", "notebooks", "resources")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of a sweep by the name of their folder; made and checked by `read_sweep`."""
+
+    out: Path
+    runs: Mapping[str, Request]
+    notebooks: Path | None
+    resources: Mapping[str, Mapping[str, int]]
+
+    def command(self, name: str) -> str:
+        """The shell command of one run."""
+        return shlex.join(command_line(self.runs[name], project(), self.notebooks))
+
+    def wants(self, name: str) -> Mapping[str, int]:
+        """The resources of one run: those of its profile."""
+        return self.resources[self.runs[name].profile]
+
+
+def read_sweep(config: Mapping[str, Any]) -> Sweep:
+    """Every combination of the lists of `workflow/config.yaml`; a bad one is refused before anything runs."""
+    for name in config:
+        if name not in KEYS:
+            raise UnknownName("setting of a sweep", name, KEYS)
+    for name in AXES:
+        if not isinstance(config.get(name), list) or not config[name]:
+            raise BadParameter(f"a sweep needs {name!r} as a list that is not empty, but has {config.get(name)!r}")
+    papers = {slug: load_profiles(slug) for slug in [*config["papers"], *(config.get("set") or {})]}
+    sets = {slug: _as_on_the_command_line(profiles, config) for slug, profiles in papers.items()}
+    out, runs = Path(config.get("out") or "runs/sweep"), {}
+    for slug, profile, number, encoder in product(*(config[name] for name in AXES)):
+        seed = SEED.parse(str(number))  # the engine's own --config makes texts of numbers
+        papers[slug].resolve(profile, seed, encoder or "", sets[slug])
+        if profile not in config["resources"]:
+            raise UnknownName("profile among the resources of the sweep", profile, config["resources"])
+        request = Request(slug, profile, seed, encoder or "", sets[slug], out)
+        runs[request.folder.name] = request
+    notebooks = Path(config["notebooks"]) if config.get("notebooks") else None
+    return Sweep(out, runs, notebooks, config["resources"])
+
+
+def _as_on_the_command_line(profiles: Profiles, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the sweep sets by hand for one paper, typed as `dialnb run --set` types it: folders are named after it."""
+    said = (config.get("set") or {}).get(profiles.slug) or {}
+    return profiles.parse([f"{name}={show(v)}" for name, v in said.items()])
+
+
+def merge(folders: Sequence[Path]) -> pd.DataFrame:
+    """The results of finished runs as one tidy table: which run a row is from, then the row."""
+    import pandas as pd
+
+    frames = []
+    for folder in folders:
+        run = open_run(folder)
+        if run["status"] != "done":
+            why = f"{run['status']}{': ' if run['reason'] else ''}{run['reason']}"
+            raise DataError(f"{folder} is not finished ({why}), so the table would not be complete; run it again first")
+        rows = pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""], low_memory=False)
+        source = {"run": folder.name, "paper": run["slug"], "profile": run["profile"]}
+        if "train_seed" not in rows:
+            source["train_seed"] = run["parameters"]["seed"]
+        frames.append(pd.concat([pd.DataFrame(source, index=rows.index), rows], axis=1))
+    return pd.concat(frames, ignore_index=True)
