@@ -255,7 +255,7 @@ def own_rows(encoder, folder: Path) -> dict:
 def test_own_files_go_through_every_evaluator(encoder, tmp_path):
     for name, rows in own_rows(encoder, tmp_path).items():
         assert len(rows) and np.isfinite(rows["value"]).all(), name
-    assert labelled_utterances(dialogues())[0] == ("where is my parcel ?", "track")
+    assert labelled_utterances(dialogues())[0] == ("where is my parcel?", "track")
 
 
 def test_every_method_makes_examples_of_own_dialogues():

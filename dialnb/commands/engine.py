@@ -204,7 +204,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 def _evaluate_own(arguments: argparse.Namespace) -> int:
     import pandas as pd
 
-    from dialnb.evaluation.own import evaluate_own
+    from dialnb.evaluation.own import evaluate_own, summary_own
     from dialnb.models.encoder import load_encoder
 
     records = _own(arguments.data, arguments.column)
@@ -215,11 +215,7 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(rows.to_json(orient="records", lines=True))
         return 0
-    rows = rows[rows["protocol"] != "code"] if rows["protocol"].nunique() > 1 and "ties" in rows else rows
-    settings = [name for name in ("task", "method", "shots", "metric", "n") if name in rows]
-    print(f"{records!r}\n")
-    shown = rows.assign(**rows[settings].astype("object").where(rows[settings].notna(), ""))
-    print(shown.pivot_table("value", settings, "encoder", sort=False).round(3).to_string())
+    print(f"{records!r}\n\n{summary_own(rows).round(3).to_string()}")
     return 0
 
 

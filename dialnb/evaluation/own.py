@@ -54,3 +54,13 @@ def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
         told = "fill in its column 'split', or read it with held_out=0.2"
         raise DataError(f"{records.name} should have the splits {', '.join(splits)}, but has {found}: {told}")
     return parts
+
+
+def summary_own(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds, a row for each file and test, a column for each ``encoder``; ties count against the model."""
+    rows = rows[rows["ties"].ne("file")] if "ties" in rows else rows
+    tests = rows["task"].str.cat(rows["metric"], ": ")
+    for name, words in {"shots": ", shots: {:g}", "k": ", nearest: {:g}"}.items():
+        tests += rows[name].map(words.format, na_action="ignore").fillna("") if name in rows else ""
+    table = rows.assign(test=tests).pivot_table("value", ["dataset", "test", "n"], "encoder", sort=False)
+    return table.rename_axis(columns=None)

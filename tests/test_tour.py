@@ -1,0 +1,243 @@
+"""The tour: it runs headless with plain outputs, its panels answer, and its maps are what plotly can draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+import tiny
+from matplotlib.figure import Figure
+
+from dialnb import explore
+from dialnb.data.records import SelectionGroup
+from dialnb.errors import DataError, UnknownName
+from dialnb.explore import dialogues, panel
+from dialnb.explore.maps import OWN, PLOTLY, SpaceMap
+from dialnb.explore.methods import SIZES, Methods, size_of
+from dialnb.explore.panel import Choice, Panel, Text
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.training.pretrain import new_transformer
+
+TOUR = Path(__file__).resolve().parent.parent / "notebooks" / "00_tour.ipynb"
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+# --- the notebook -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory) -> dict[str, list[dict]]:
+    """The outputs of the tour by the source of the cell, when papermill has run it from an encoder of one layer."""
+    folder = tmp_path_factory.mktemp("tour")
+    pieces = load_encoder("mini", device="cpu").tokenizer
+    Encoder(new_transformer("bert", SHAPE, len(pieces)), pieces, name="tiny").save(folder / "tiny")
+    done = folder / "done.ipynb"
+    command = [sys.executable, "-m", "papermill", str(TOUR), str(done), "-p", "profile", "smoke"]
+    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1", "DIALNB_CACHE": str(folder / "c")}
+    ran = subprocess.run(
+        [*command, "-p", "encoder", str(folder / "tiny"), "--no-progress-bar"], cwd=folder, env=os.environ | settings,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    cells = json.loads(done.read_text(encoding="utf-8"))["cells"]
+    return {"".join(cell["source"]): cell["outputs"] for cell in cells if cell["cell_type"] == "code"}
+
+
+def of_cell(outputs: dict[str, list[dict]], words: str) -> list[dict]:
+    return next(found for source, found in outputs.items() if words in source)
+
+
+def test_headless_the_tour_shows_plain_outputs_and_no_widgets(outputs):
+    shown = [output for found in outputs.values() for output in found]
+    assert not [output for output in shown if output.get("name") == "stderr"]
+    assert not [output for output in shown if WIDGET in output.get("data", {})]
+    kinds = {words: [sorted(output["data"])[0] for output in of_cell(outputs, words)] for words in (
+        "explore.neighbours", "space.map", "space.compare", "from_dialogue", "preferences", "score_own")}  # fmt: skip
+    assert kinds["explore.neighbours"] == kinds["preferences"] == kinds["score_own"] == ["text/html"]
+    assert kinds["space.map"] == [PLOTLY]
+    assert kinds["space.compare"][:2] == [PLOTLY, "text/html"]
+    assert kinds["from_dialogue"] == ["image/png", "text/html", "image/png", "text/html", "image/png"]
+
+
+def test_every_map_has_a_picture_for_those_who_cannot_draw_it(outputs):
+    for words in ("space.map", "space.compare"):
+        assert {PLOTLY, "image/png"} <= set(of_cell(outputs, words)[0]["data"])
+
+
+def test_all_five_methods_are_trained_and_asked(outputs):
+    said = "".join("".join(output["text"]) for output in of_cell(outputs, "train_methods"))
+    table = "".join(of_cell(outputs, "preferences")[0]["data"]["text/html"])
+    for method in ("DSE", "DialogueCSE", "TaDSE", "WMDC", "UMS"):
+        assert f"{method}: trained in" in said and f">{method}</th>" in table
+    assert "★" in table
+
+
+def test_the_tour_is_no_larger_than_it_says():
+    assert size_of("quick") == SIZES["quick"] and SIZES["quick"].projections == ("tsne", "umap")
+    with pytest.raises(UnknownName, match="did you mean 'quick'"):
+        size_of("quik")
+
+
+# --- panels -----------------------------------------------------------------------------------------------------------
+
+
+def echo() -> Panel:
+    def show(words: str, how: str) -> list:
+        if not words:
+            raise DataError("write something")
+        return [pd.DataFrame({how: [words]})]
+
+    return Panel(show, words=Text("Words:", "hello"), how=Choice("how", "plain", ("plain", "loud")))
+
+
+def html(area) -> str:
+    return area.outputs[0]["data"]["text/html"]
+
+
+def test_a_panel_follows_its_menus_at_once_and_its_boxes_at_the_button():
+    box, menu, button, area = echo().widget().children
+    assert "hello" in html(area) and "plain" in html(area)
+    menu.value = "loud"
+    assert "loud" in html(area)
+    box.children[1].value = "bye"
+    assert "hello" in html(area)
+    button.click()
+    assert "bye" in html(area) and not button.disabled
+
+
+def test_a_panel_says_what_is_wrong_and_goes_on():
+    box, _, button, area = echo().widget().children
+    box.children[1].value = ""
+    button.click()
+    assert area.outputs[0]["text"] == "write something\n"
+    box.children[1].value = "again"
+    button.click()
+    assert "again" in html(area)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_front_end_is_known_by_letting_cells_ask(monkeypatch, asked):
+    kernel = SimpleNamespace(get_parent=lambda channel: {"content": {"allow_stdin": asked}})
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=kernel))
+    assert panel.live() is asked
+
+
+def test_outside_a_notebook_nobody_is_there():
+    assert not panel.live()
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+
+
+def drawn(panels: tuple[str, ...] = ("raw",)) -> SpaceMap:
+    rows = []
+    for place in panels:
+        for shift, projection in enumerate(("t-SNE", "UMAP")):
+            for i, intent in enumerate(("weather", "music", "weather", OWN)):
+                corpus = OWN if intent == OWN else "CLINC150"
+                rows.append((place, projection, i + shift, 2.0 * i, 0.5, f"text <{i}>", "told", intent, corpus))
+    columns = ["panel", "projection", "x", "y", "preservation", "text", "detail", "intent", "corpus"]
+    return SpaceMap(pd.DataFrame(rows, columns=columns), ("intent", "corpus"), "A map")
+
+
+@pytest.mark.parametrize("panels", [("raw",), ("raw", "DSE")])
+def test_plotly_accepts_a_map(panels):
+    made = drawn(panels).interactive()
+    figure = go.Figure(data=made["data"], layout=made["layout"])
+    assert len(figure.data) == len(panels) * (3 + 2)
+    assert {trace.xaxis for trace in figure.data} == {"x", "x2"} if len(panels) == 2 else {"x"}
+
+
+def test_the_menus_of_a_map_change_colour_and_place():
+    made = drawn().interactive()
+    colours, places = (menu["buttons"] for menu in made["layout"]["updatemenus"])
+    names = [trace["name"] for trace in made["data"]]
+    shown = {button["label"]: [n for n, on in zip(names, button["args"][0]["visible"]) if on] for button in colours}
+    assert shown == {"colour: intent": ["weather", "music", OWN], "colour: corpus": ["CLINC150", OWN]}
+    assert [trace["visible"] for trace in made["data"]] == colours[0]["args"][0]["visible"]
+    before, after = (button["args"][0] for button in places)
+    assert before["x"] == [trace["x"] for trace in made["data"]]
+    assert [[x + 1 for x in xs] for xs in before["x"]] == after["x"] and before["y"] == after["y"]
+
+
+def test_a_point_tells_its_text_whatever_signs_are_in_it():
+    hover = drawn().interactive()["data"][0]["hovertext"]
+    assert hover == ["<b>text &lt;0&gt;</b><br>told", "<b>text &lt;2&gt;</b><br>told"]
+
+
+def test_a_map_is_a_picture_too_and_only_interactive_where_somebody_looks():
+    assert set(drawn()._repr_mimebundle_()) == {PLOTLY, "image/png", "text/plain"}
+    assert set(panel.output(drawn(), live=True)["data"]) == {PLOTLY, "text/plain"}
+    with pytest.raises(DataError, match="a map needs the column"):
+        SpaceMap(drawn().data.drop(columns="text"), ("intent",))
+
+
+# --- dialogues and candidates -----------------------------------------------------------------------------------------
+
+
+def test_a_pasted_dialogue_is_read_with_and_without_names():
+    named = dialogues.parse("\n Customer: hi there\nAgent: hello: you\n")
+    assert [(u.speaker, u.text) for u in named.utterances] == [("user", "hi there"), ("system", "hello: you")]
+    plain = dialogues.parse("hi there\nnote: this\nbye")
+    assert [u.speaker for u in plain.utterances] == ["user", "system", "user"]
+    assert plain.utterances[1].text == "note: this"
+    with pytest.raises(DataError, match="the dialogue: expected at least 2, one a line, but found 1"):
+        dialogues.parse("hello\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hi\nyou",
+        "a: ☎ naïve\nb: pay $5 or $\\frac {x}",
+        "word " * 90 + "\nok",
+        "\n".join(f"line {i}" for i in range(30)),
+    ],
+)
+def test_every_method_makes_something_of_any_dialogue(text):
+    shown = explore.from_dialogue(text).show(text)
+    assert [isinstance(thing, Figure) for thing in shown] == [True, False, True, False, True]
+    assert all(panel.output(thing)["data"] for thing in shown)
+
+
+def test_templates_of_a_dialogue_have_slots_that_are_filled_again():
+    rows = dialogues.templates(dialogues.parse("a table for monday please\nok")).data
+    assert rows["template"].tolist() == ["a table for {DATE} please", "ok"]
+    assert " / " in rows["filled again"][0] and rows["filled again"][1] == "(no slot)"
+
+
+def by_length(groups: list[SelectionGroup]) -> list[list[float]]:
+    return [[float(len(text)) for text in group.candidates] for group in groups]
+
+
+def test_the_preferred_candidate_of_each_method_has_a_star():
+    methods = Methods({}, {"long": by_length, "short": lambda groups: [[-s for s in row] for row in by_length(groups)]})
+    shown = dialogues.scores(methods, ("hi",), ["no", "certainly"]).data
+    assert shown["long"].tolist() == ["2.00", "9.00 ★"] and shown["short"].tolist() == ["-2.00 ★", "-9.00"]
+
+
+def test_neighbours_and_similarities_of_own_sentences():
+    encoder = tiny.encoder(vocabulary=128)
+    cosines = explore.similarities(encoder, ["book a table", "book a table", "bye"]).data
+    assert cosines.loc["1. book a table", 2] == 1 and list(cosines.columns) == [1, 2, 3]
+    found = (
+        explore.neighbours({"raw": encoder}, ["book a table", "bye"], "smoke")
+        .show("book a table\n\nbye", "raw")[0]
+        .data
+    )
+    assert found["your sentence"].tolist() == ["book a table", "", "", "bye", "", ""]
+    assert found["similarity"].is_monotonic_decreasing or found["similarity"].between(-1, 1.001).all()
+
+
+def test_examples_of_files_are_found_by_name():
+    assert explore.example("utterances.csv").is_file()
+    with pytest.raises(UnknownName, match=r"did you mean 'dialogues.csv'"):
+        explore.example("dialogs.csv")
