@@ -58,3 +58,10 @@ def test_a_process_that_dies_leaves_the_work_to_the_caller(cache, workers):
     assert workers.make(jobs) == set()
     assert "died" in cache.said[-1]
     assert cache.run("deadly", *jobs["deadly"])[0] == 5
+
+
+def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(cache, workers):
+    jobs = {"large": (side_by_side.lacks_memory, {"number": 5, "parent": os.getpid()})}
+    assert workers.make(jobs) == set()
+    assert "no GPU memory left" in cache.said[-1]
+    assert cache.run("large", *jobs["large"])[0] == 5

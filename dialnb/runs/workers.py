@@ -35,7 +35,8 @@ class Workers:
     def make(self, jobs: Jobs) -> set[str]:
         """Make every job's stage; the keys of those that were not in the cache before.
 
-        A process that dies (out of memory, say) loses nothing: what is missing afterwards is made by the caller.
+        A process that dies or finds no memory on the GPU loses nothing: what is missing afterwards is made by the
+        caller, alone.
         """
         jobs = {name: (f, inputs) for name, (f, inputs) in jobs.items() if not self.cache.holds(f, inputs)}
         if jobs and self._pool is None:
@@ -53,7 +54,9 @@ class Workers:
                     found, name, done = future.result(), waiting.pop(future), done + 1
                     if isinstance(found, str):
                         raise DialnbError(f"stage {name} failed in its own process:\n{found}")
-                    if not found.cached:
+                    if found is None:
+                        self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made alone later")
+                    elif not found.cached:
                         made.add(found.key)
                         self.cache.say(f"stage {name}: done in {found.seconds:.1f} s ({done} of {len(jobs)})")
         except BrokenProcessPool:
@@ -81,10 +84,19 @@ def _prepare(threads: int) -> None:
     sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for life)
 
 
-def _make(job: bytes) -> StageRecord | str:
-    """The record of the stage, or the traceback of its failure."""
+def _make(job: bytes) -> StageRecord | str | None:
+    """The record of the stage, the traceback of its failure, or None where the GPU had no memory left for it.
+
+    What torch holds back for a next stage is given to the other processes.
+    """
+    import torch
+
     try:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
         return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
-    except Exception:
-        return traceback.format_exc(limit=-6)
+    except Exception as error:
+        lacking = isinstance(error, RuntimeError) and "out of memory" in str(error)
+        return None if lacking else traceback.format_exc(limit=-6)
+    finally:
+        inputs = None
+        torch.cuda.empty_cache()
