@@ -70,7 +70,7 @@ def _overall(run) -> str:
     apart = f"; {_and(near)} cannot be told from it" if near else ""
     return (
         f"**For one encoder that must do everything: {best}**, with the best mean rank over {scores.shape[1]} tasks "
-        f"({means[best]:.1f} of {len(means)}; Friedman's test, p = {p:.2g}){apart}."
+        f"({means[best]:.1f} among {len(means)} methods; Friedman's test, p = {p:.2g}){apart}."
     )
 
 

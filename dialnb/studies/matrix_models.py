@@ -1,7 +1,7 @@
 """The methods of the five papers from one encoder, on one corpus, with one budget.
 
 The budget is a number of *tokens* (word pieces that go through the encoder), since an example of one method has six
-times as many as one of another. A pilot of a few steps tells how many tokens a step of a method reads; its
+times as many as one of another. A pilot of a few small steps tells how many tokens an example of a method has; its
 training then has as many steps as fit. What was really read is in the table of costs.
 
 Every method starts from the same weights, in one stage, and reads nothing but the dialogues: TaDSE makes its templates
@@ -49,8 +49,9 @@ PAPERS = {
 UMS = "UMS"
 """The cross-encoder: it scores replies and gives no vectors."""
 
-PILOT, PILOT_DIALOGUES = 3, 600
-"""Steps of a pilot (batches of WMDC take turns through three windows), and the dialogues it reads."""
+PILOT, PILOT_DIALOGUES = 6, 600
+"""Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
+
 EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
 
@@ -92,9 +93,15 @@ def settings_of(run, method: str, encoder: Encoder) -> TrainingSettings:
             return ums_models.fine_tuning(s, "Ubuntu")
 
 
-def job(run, method: str, encoder: Encoder, corpora: Sequence[Dataset], steps: int, limit: int | None) -> Job:
-    """The stage that trains a method for so many steps on ``limit`` of the dialogues, as its own notebook would."""
-    settings = replace(settings_of(run, method, encoder), max_steps=steps, epochs=EPOCHS)
+def job(
+    run, method: str, encoder: Encoder, corpora: Sequence[Dataset], limit: int | None, pilot: TrainingResult | None
+) -> Job:
+    """The stage that trains a method on ``limit`` of the dialogues for as many steps as its ``pilot`` tells; without
+    one, the stage that is its pilot."""
+    own = settings_of(run, method, encoder)
+    steps = PILOT if pilot is None else steps_for(run.settings.tokens, own.batch_size, pilot)
+    batch = max(2, own.batch_size // 4) if pilot is None else own.batch_size
+    settings = replace(own, batch_size=batch, max_steps=steps, epochs=EPOCHS)
     given = {"encoder": encoder, "corpora": list(corpora), "settings": settings}
     match method:
         case "TaDSE":
@@ -119,9 +126,9 @@ def train_all(run, corpora: Sequence[Dataset]) -> Trained:
     s, raw = run.settings, load_encoder(run.settings.encoder)
     wanted = [method for method in PAPERS if method in s.methods]
     few = min(PILOT_DIALOGUES, s.dialogues or PILOT_DIALOGUES)
-    pilots = run.stage_each({f"pilot {m}": job(run, m, raw, corpora, PILOT, few) for m in wanted})
-    steps = {m: steps_for(s.tokens, pilots[f"pilot {m}"]["training"]) for m in wanted}
-    made = run.stage_each({f"train {m}": job(run, m, raw, corpora, steps[m], s.dialogues) for m in wanted})
+    pilots = run.stage_each({f"pilot {m}": job(run, m, raw, corpora, few, None) for m in wanted})
+    told = {m: pilots[f"pilot {m}"]["training"] for m in wanted}
+    made = run.stage_each({f"train {m}": job(run, m, raw, corpora, s.dialogues, told[m]) for m in wanted})
     made = {method: made[f"train {method}"] for method in wanted}
     for method in PAPERS:
         if method not in wanted:
@@ -135,9 +142,9 @@ def train_all(run, corpora: Sequence[Dataset]) -> Trained:
     return Trained(models, made.get(UMS), pd.concat(curves, ignore_index=True), costs)
 
 
-def steps_for(tokens: int, pilot: TrainingResult) -> int:
-    """The steps that a budget of tokens buys, at the tokens a step of the pilot has read; at least one."""
-    return max(1, round(tokens / (cost(pilot)["tokens"] / cost(pilot)["steps"])))
+def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
+    """The steps of a batch that a budget of tokens buys, where an example has as many as in the pilot; at least one."""
+    return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
 
 
 def cost(result: TrainingResult) -> dict[str, float]:

@@ -199,7 +199,7 @@ COLUMNS = (
            _task("Adversarial", adversarial_in_groups, list_data, "limit", "adversarial_seeds"),
            {"metric": "Top-1"}, lists=True),
     Column("Actions", "WMDC", _task("Actions", diaeval.actions_of, diaeval.action_data, *PROBE),
-           {"metric": "Macro-F1", "protocol": "paper"}),
+           {"metric": "Micro-F1", "protocol": "paper"}),
     Column("Inference", "WMDC", _task("Inference", diaeval.inference_of, inference_data, *PROBE),
            {"metric": "Accuracy", "protocol": "paper"}),
     Column("Retrieval", "DialogueCSE",
