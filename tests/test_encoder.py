@@ -205,6 +205,16 @@ def test_padding_changes_nothing_either(family):
     np.testing.assert_allclose(encoder.encode(TEXTS)[:1], encoder.encode(TEXTS[:1]), atol=1e-5)
 
 
+def test_a_text_said_twice_is_encoded_once_and_stands_in_both_places(bert, monkeypatch):
+    seen, tokenize = [], type(bert).tokenize
+    monkeypatch.setattr(
+        type(bert), "tokenize", lambda self, texts, *rest: seen.append(texts) or tokenize(self, texts, *rest)
+    )
+    again, once = bert.encode(["b", "a b", "b", "a b", ""]), bert.encode(["b", "a b", ""])
+    assert seen[0] == ["b", "a b", ""]
+    assert np.array_equal(again, once[[0, 1, 0, 1, 2]])
+
+
 def test_nothing_gives_an_empty_array(bert):
     assert bert.encode([]).shape == (0, 32)
 

@@ -102,8 +102,9 @@ def bench_training(
     return [{"bench": f"train {shape}, batch {batch}", "unit": "pairs/s", **row} for row in rows]
 
 
-def bench_encoding(texts: Sequence[str], tokenizer, shape: str, device: torch.device) -> list[dict]:
-    """``Encoder.encode`` and ``SentenceTransformer.encode`` in float32 on the same texts; vectors compared."""
+def bench_encoding(texts: Sequence[str], kind: str, tokenizer, shape: str, device: torch.device) -> list[dict]:
+    """``Encoder.encode`` and ``SentenceTransformer.encode`` in float32 on the same texts, which are of some ``kind``;
+    vectors compared."""
     from sentence_transformers import SentenceTransformer
 
     with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +128,7 @@ def bench_encoding(texts: Sequence[str], tokenizer, shape: str, device: torch.de
     }
     for name, encode in ways.items():
         row, found = timed(encode)
-        rows.append({"bench": f"encode {shape}, float32", "unit": "texts/s", "what": name, **row})
+        rows.append({"bench": f"encode {shape}, float32, {kind}", "unit": "texts/s", "what": name, **row})
         vectors.append(found)
     rows[0]["max_difference"] = float(np.abs(vectors[0] - vectors[1]).max())
     return rows
@@ -208,11 +209,13 @@ def run_benchmarks(shape: str | None = None, batch: int | None = None, steps: in
     tokenizer = load_encoder("mini", device="cpu").tokenizer
     dialogues = [[u.text for u in d.utterances] for d in load("bundled/SGD")]
     pairs = consecutive_pairs(dialogues)
-    texts = list(dict.fromkeys(u for d in dialogues for u in d))[: 30_000 if cuda else 4_000]
+    said = [u for d in dialogues for u in d]
+    texts = {"utterances as said": said, "distinct utterances": list(dict.fromkeys(said))}
     encoder = random_encoder(shape, tokenizer, torch.device("cpu"))
     groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 3_000 if cuda else 200]
     long = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
     rows = bench_training(pairs, tokenizer, shape, device, batch, steps)
-    rows += bench_encoding(texts, tokenizer, shape, device)
+    for kind, some in texts.items():
+        rows += bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device)
     rows += bench_cross_encoder(long, tokenizer, shape, device, max(4, steps // 5))
     return as_table(rows)

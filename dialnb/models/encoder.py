@@ -158,15 +158,17 @@ class Encoder(nn.Module):
     ) -> np.ndarray:
         """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
 
-        ``batch_size`` counts texts of 32 tokens: shorter texts travel in larger batches. An empty string
-        is encoded as its special tokens; an empty list gives an array of shape ``(0, dim)``.
+        ``batch_size`` counts texts of 32 tokens: shorter texts travel in larger batches. A text that is said again
+        and again, as in dialogues, is encoded once. An empty string is encoded as its special tokens; an empty list
+        gives an array of shape ``(0, dim)``.
         """
         if isinstance(texts, str):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
-        out = np.empty((len(texts), self.dim), np.float32)
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        out = np.empty((len(places), self.dim), np.float32)
         training, _ = self.training, self.eval()
         try:
-            tokens = self.tokenize(texts, max_length, truncate)
+            tokens = self.tokenize(list(places), max_length, truncate)
             order = np.argsort(-tokens.lengths, kind="stable")
             budget = max(1, batch_size) * min(max_length, 32)
             bar = Bar(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
@@ -177,7 +179,7 @@ class Encoder(nn.Module):
             bar.close()
         finally:
             self.train(training)
-        return out
+        return out if len(places) == len(texts) else out[[places[text] for text in texts]]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
