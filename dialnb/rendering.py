@@ -16,6 +16,13 @@ OWN = "own"
 """The kind of tables of which nothing was printed."""
 
 RAN, SUBSTITUTE, CONSTANT, NOT_RUN = "ran", "substitute", "constant", "not run"
+LAYOUT = [
+    {"selector": "caption", "props": "text-align: left; white-space: nowrap"},
+    {"selector": "th, td", "props": "white-space: nowrap"},
+    {"selector": "th.col_heading.level0", "props": "text-align: center"},
+]
+"""Lines of a wide table stay low: it scrolls sideways, and only the notes are broken into lines."""
+
 LATEX = str.maketrans(
     {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "–": "--"}
@@ -87,7 +94,10 @@ class Comparison:
             return look
 
         caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
-        return texts.style.hide(axis="index").apply(emphasis, axis=None).set_caption(caption)
+        shown = texts.style.hide(axis="index").apply(emphasis, axis=None).set_caption(caption)
+        words = {("", name): [{"selector": "", "props": "text-align: left"}] for name in (*self.labels, "status")}
+        words["", "note"] = [{"selector": "", "props": "text-align: left; white-space: normal; min-width: 32em"}]
+        return shown.set_table_styles(LAYOUT).set_table_styles(words, overwrite=False)
 
     def _repr_html_(self) -> str:
         return self.style.to_html()
