@@ -92,7 +92,7 @@ def test_the_rate_warms_up_over_five_percent_and_falls_to_zero():
 
 def test_a_loss_that_is_not_a_number_stops_with_a_sentence():
     model = nn.Linear(1, 1)
-    with pytest.raises(TrainingError, match="became nan at step 0"):
+    with pytest.raises(TrainingError, match="became nan by step"):
         finetune(model, 4, lambda rows: model.weight.sum() * torch.nan, lambda: 1.0, FAST)
 
 

@@ -65,7 +65,7 @@ def finetune(
     """
     if n < 1:
         raise DataError("fine-tuning needs at least one training example")
-    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0, fused=True)
     total = max(1, n * recipe.epochs // recipe.batch_size)
     warm = int(total * recipe.warmup)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -91,13 +91,13 @@ def finetune(
                         fruitless += 1
                 model.train()
                 loss = batch_loss(order[start : start + recipe.batch_size])
-                if not torch.isfinite(loss):
-                    raise TrainingError(f"the fine-tuning loss became {loss.item()} at step {step}; lower the rate")
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
                 schedule.step()
                 step += 1
+            if not torch.isfinite(loss):  # weights that are not numbers stay so: a look per epoch keeps a GPU busy
+                raise TrainingError(f"the fine-tuning loss became {loss.item()} by step {step}; lower the rate")
             if fruitless > recipe.patience:
                 break
     model.load_state_dict(best_state)

@@ -48,7 +48,7 @@ MODEL_TABLES = ("T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "X1", "F1", "F3"
 TASKS = (  # the longest first, so that workers end together
     Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
          ("limit", "shots", "finetune_seeds"), PRINTED),
-    Task("T5", "action prediction", tasks.actions_of, tasks.action_data, ("limit", "action_shots", "finetune_seeds")),
+    Task("T5", "action prediction", tasks.actions_of, tasks.action_data, ("limit", "action_shots", "action_seeds")),
     Task("T9", "fine-tuned selection", tasks.finetuned_selection_of, tasks.question_data,
          ("questions", "response_shots", "finetune_seeds"), PRINTED),
     Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",)),
@@ -74,7 +74,7 @@ def settings_table(run) -> pd.DataFrame:
     s, rows = run.settings, []
     known = {task.name: task for task in TASKS}
     for printed, task in zip(load_paper("dse").tables["T1"].rows, map(known.get, PRINTED_TASKS), strict=True):
-        seeds = next((len(s[key]) for key in ("finetune_seeds", "seeds") if key in task.settings), 1)
+        seeds = next((len(s[key]) for key in ("action_seeds", "finetune_seeds", "seeds") if key in task.settings), 1)
         here = f"{', '.join(task.data(s.data))}; seeds: {seeds}" if task.table in s.tables else "left out"
         names = ("datasets", "setting", "seeds")
         rows.append({"task": printed.labels["model"], **dict(zip(names, printed.values, strict=True)), "here": here})

@@ -140,7 +140,7 @@ def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int |
 
 
 def actions_of(
-    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, action_shots, finetune_seeds
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds
 ) -> pd.DataFrame:
     """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
 
@@ -155,7 +155,7 @@ def actions_of(
             act_tagging_examples((d for d in dialogues if d.split == split), target_in_input=inside)
             for split in ("train", "test")
         )
-        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": finetune_seeds}
+        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": action_seeds}
         rows.append(finetune_actions(encoder, train, thin(test, limit), **options).assign(protocol=protocol))
     return pd.concat(rows)
 
