@@ -200,7 +200,11 @@ def folder(tmp_path_factory) -> Path:
     """The run folder of `dialnb matrix` in its smallest size, from an encoder of one layer."""
     here = tmp_path_factory.mktemp("matrix")
     tiny().save(here / "tiny")
-    chosen = ["tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval", "methods=DSE,SimCSE-unsup,UMS"]
+    chosen = [
+        "tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval",
+        "methods=DSE,SimCSE-unsup,UMS",
+        "workers=1",
+    ]
     options = [text for item in chosen for text in ("--set", item)] + ["--encoder", str(here / "tiny")]
     command = [sys.executable, "-m", "dialnb", "matrix", "--profile", "smoke", "--out", str(here / "runs"), *options]
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(here / "cache")}
