@@ -239,7 +239,7 @@ def test_questions_are_judged_and_figures_stored(folder):
     claims = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
     assert not [claim["id"] for claim in claims if "one row per seed" in claim["reason"]]
     judged = {claim["id"] for claim in claims if claim["verdict"] != "not run"}
-    assert {"home-dse", "home-ums", "training-pays", "intents-tell-retrieval"} <= judged
+    assert {"home-dse", "home-ums", "training-pays"} <= judged
     assert {path.stem for path in (folder / "figures").glob("*.csv")} == {"training", "F1", "F2", "F3"}
 
 
