@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from transformers import BertConfig, BertModel
 import dialnb
 from dialnb.errors import DataError, UnknownName
 from dialnb.models import cpu
+from dialnb.models import encoder as encoder_module
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import grouped_attention
 from dialnb.models.tokens import Tokens
@@ -394,6 +397,31 @@ def test_a_folder_stands_in_for_a_hub_name(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("someone/some-bert", "./someone/some-bert", "~/someone/some-bert"):
         np.testing.assert_allclose(dialnb.load_encoder(name).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_hub_is_asked_only_where_it_answers(there, monkeypatch):
+    asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda name, **how: asked.append(how) or missing())
+    if there:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    else:
+        server.server_close()
+    encoder_module._hub_answers.cache_clear()
+    try:
+        with pytest.raises(DataError, match="cannot load encoder 'some/model'"):
+            dialnb.load_encoder("some/model")
+    finally:
+        encoder_module._hub_answers.cache_clear()
+        if there:
+            server.shutdown()
+        server.server_close()
+    assert [how["local_files_only"] for how in asked] == [not there]
+
+
+def missing():
+    raise OSError("no such file")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -199,6 +200,18 @@ def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
         start = stop
 
 
+@functools.cache
+def _hub_answers() -> bool:
+    """Can the hub be asked at all? One short look: its client would try again for half a minute for every file."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except Exception:  # of whichever HTTP library is underneath
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _quiet_transformers():
     """No loading bars and no reports on unused weights for the time of a load."""
@@ -238,14 +251,15 @@ def load_encoder(
     if local and not (folder / "config.json").is_file():
         raise DataError(f"{folder} is not an encoder folder: it has no config.json")
     where = str(folder) if local else name
+    safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
     try:
         with _quiet_transformers():
-            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(where, **safe)
             load: Callable = (
                 T5EncoderModel.from_pretrained if config.model_type in ("t5", "mt5") else AutoModel.from_pretrained
             )
-            transformer = load(where, use_safetensors=True, trust_remote_code=False, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+            transformer = load(where, use_safetensors=True, dtype=torch.float32, **safe)
+            tokenizer = AutoTokenizer.from_pretrained(where, **safe)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(
