@@ -175,6 +175,7 @@ def test_the_pick_is_the_best_and_whoever_is_not_told_from_it_is_as_good():
 def test_the_study_declares_the_methods_and_tasks_that_it_has():
     paper, parameters = load_paper("matrix"), load_profiles("matrix").parameters
     assert "matrix" in OWN and paper.own
+    assert all(isinstance(note, str) for table in paper.tables.values() for note in table.notes)
     assert [row.labels["model"] for row in paper.tables["T1"].rows] == ["raw", *PAPERS]
     assert list(paper.tables["T1"].columns) == [column.name for column in COLUMNS]
     assert set(parameters["methods"].choices) == set(PAPERS)
@@ -245,7 +246,7 @@ def test_questions_are_judged_and_figures_stored(folder):
 
 def test_the_report_has_a_page_with_the_advice(folder, tmp_path):
     index = build([folder], tmp_path / "report").read_text(encoding="utf-8")
-    assert "a study of this project" in index
+    assert "A study of this project" in index
     (path,) = (tmp_path / "report").glob("matrix-smoke*.html")
     page = path.read_text(encoding="utf-8")
     assert 'id="guide"' in page and "What to pick for which task" in page and "<i>–</i>" not in page

@@ -50,7 +50,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
         views.append(view)
         _write(folder / f"{group.name}.html", "paper", page=view, root="")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    total = {verdict: sum(view["counts"][verdict] for view in _main(views)) for verdict in VERDICTS}
+    papers = [view for view in _main(views) if not view["paper"].own]
+    total = {verdict: sum(view["counts"][verdict] for view in papers) for verdict in VERDICTS}
     values = {"pages": views, "main": _main(views), "total": total, "made": made, "left_out": left_out or {}}
     return _write(folder / "index.html", "index", root="", **values)
 
