@@ -79,6 +79,7 @@ class Run:
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers: Workers | None = None
         self._made: set[str] = set()  # keys of stages that workers of this run made
+        self._told = False  # have the workers said which stages they make?
         self._began, self._inside = time.time(), False
         folder.mkdir(parents=True, exist_ok=True)
         self._state = {"status": "running", "reason": ""}
@@ -94,7 +95,8 @@ class Run:
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints. `code` names
         further modules that the result depends on, beyond those that the function's own code reaches.
         """
-        say(f"stage {name}")
+        if not self._told:
+            say(f"stage {name}")
         given = [part for v in inputs.values() for part in (v if isinstance(v, list | tuple) else [v])]
         self._data += [_used(value) for value in given if hasattr(value, "licence")]
         began = time.perf_counter()
@@ -122,7 +124,11 @@ class Run:
         if count > 1 and len(jobs) > 1:
             self._workers = self._workers or Workers(count, self._cache)
             self._made |= self._workers.make(jobs)
-        return {name: self.stage(name, function, **inputs) for name, (function, inputs) in jobs.items()}
+            self._told = True
+        try:
+            return {name: self.stage(name, function, **inputs) for name, (function, inputs) in jobs.items()}
+        finally:
+            self._told = False
 
     def note(self, **facts: Any) -> None:
         """Record facts of the stage that is running, or of the run itself, in `run.json`."""
