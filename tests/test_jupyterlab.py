@@ -30,7 +30,9 @@ from jupyter_client.manager import start_new_kernel
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "test-artifacts" / "jupyterlab"
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-OVERRIDES = {"matrix": '{"methods": ["DSE", "SimCSE-unsup"], "tasks": ["Intents", "Similarity", "Retrieval"]}'}
+OVERRIDES = {
+    "matrix": '{"workers": 1, "methods": ["DSE", "SimCSE-unsup"], "tasks": ["Intents", "Similarity", "Retrieval"]}'
+}
 """What is typed into the first cell besides the profile, where that alone takes minutes."""
 
 WIDTH, HEIGHT, PAGE = 1280, 900, 3000
@@ -182,7 +184,7 @@ def test_all_cells_of_a_notebook_run_in_jupyterlab_and_show_what_they_should(bro
     paper = (lab.project / "papers" / name).is_dir()
     replace_word(browser, "quick", "smoke")
     if name in OVERRIDES:
-        replace_word(browser, "{}", OVERRIDES[name])
+        replace_word(browser, "overrides", f"overrides = {OVERRIDES[name]}  #")
     menu(browser, "Run", "Run All Cells")
     browser.wait(RUNNING, 10)
     browser.wait(f"!{RUNNING}", 240)
