@@ -38,7 +38,7 @@ class Size(NamedTuple):
     projections: tuple[str, ...]
 
 
-SIZES = {"smoke": Size(2, 40, 4, ("tsne",)), "quick": Size(16, 400, 12, ("tsne", "umap"))}
+SIZES = {"smoke": Size(2, 40, 4, ("tsne",)), "quick": Size(12, 300, 12, ("tsne", "umap"))}
 
 
 class Methods(NamedTuple):
@@ -73,7 +73,7 @@ def jobs(raw: Encoder, size: Size, seed: int) -> Mapping[str, Job]:
     """The stages by method: the printed recipes with fewer and larger steps, and less memory."""
     talk, steps = [load("bundled/dialogues")], {"max_steps": size.steps, "precision": "float32", "seed": seed}
     dse = replace(get_recipe("DSE").settings, batch_size=32, learning_rate=4e-4, head_learning_rate=1e-2, **steps)
-    wmdc = replace(get_recipe("WMDC").settings, batch_size=32, learning_rate=5e-4, head_learning_rate=1e-2, **steps)
+    wmdc = replace(get_recipe("WMDC").settings, batch_size=24, learning_rate=5e-4, head_learning_rate=1e-2, **steps)
     tadse = replace(get_recipe("TaDSE").settings, batch_size=16, learning_rate=2e-4, **steps)
     matching = replace(CONTRAST, batch_size=8, learning_rate=5e-4, **steps)
     manipulation = replace(FINE_TUNING, batch_size=4, learning_rate=4e-4, epochs=1, **steps)
