@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import random
 
 import numpy as np
@@ -280,3 +282,8 @@ def test_the_encoder_is_asked_to_keep_the_end_of_the_dialogue():
 
     evaluate_inference(Recorder(), _items(20, 0), _items(10, 1), _items(10, 2), dataset="toy", grid={"epochs": 1})
     assert asked[0][1] == {"max_length": 256, "truncate": "left"} and " [SEP] " in asked[0][0]
+
+
+def test_a_multiple_of_the_rate_changes_nothing_else():
+    assert INTENTS.times(10) == replace(INTENTS, learning_rate=10 * INTENTS.learning_rate)
+    assert INTENTS.times(1) == INTENTS

@@ -47,10 +47,11 @@ PRINTED = ("BERT", "SimCSE-unsup", "TOD-BERT", "DSE-dropout", "DSE", "DSE-dianli
 MODEL_TABLES = ("T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "X1", "F1", "F3")
 TASKS = (  # the longest first, so that workers end together
     Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
-         ("limit", "shots", "finetune_seeds"), PRINTED),
-    Task("T5", "action prediction", tasks.actions_of, tasks.action_data, ("limit", "action_shots", "action_seeds")),
+         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED),
+    Task("T5", "action prediction", tasks.actions_of, tasks.action_data,
+         ("limit", "action_shots", "action_seeds", "finetune_rate")),
     Task("T9", "fine-tuned selection", tasks.finetuned_selection_of, tasks.question_data,
-         ("questions", "response_shots", "finetune_seeds"), PRINTED),
+         ("questions", "response_shots", "finetune_seeds", "finetune_rate"), PRINTED),
     Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",)),
     Task("T3", "out-of-scope detection", tasks.scope_of, tasks.scope_data, ("limit", "shots", "seeds")),
     Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds")),

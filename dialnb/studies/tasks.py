@@ -23,6 +23,7 @@ from dialnb.evaluation import (
 from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.diaeval import UNIVERSAL
 from dialnb.evaluation.diaeval import candidate_data as candidate_data
+from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
@@ -140,8 +141,9 @@ def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int |
 
 
 def actions_of(
-    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds
-) -> pd.DataFrame:
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds,
+    finetune_rate: float = 1.0,
+) -> pd.DataFrame:  # fmt: skip
     """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
 
     Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1.
@@ -155,24 +157,29 @@ def actions_of(
             act_tagging_examples((d for d in dialogues if d.split == split), target_in_input=inside)
             for split in ("train", "test")
         )
-        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": action_seeds}
+        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": action_seeds,
+                   "recipe": ACTIONS.times(finetune_rate)}  # fmt: skip
         rows.append(finetune_actions(encoder, train, thin(test, limit), **options).assign(protocol=protocol))
     return pd.concat(rows)
 
 
 def finetuned_intents_of(
-    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, shots, finetune_seeds
-) -> pd.DataFrame:
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, shots, finetune_seeds,
+    finetune_rate: float = 1.0,
+) -> pd.DataFrame:  # fmt: skip
     """T7: a classifier on a few examples of each intent."""
     parts = train_and_test(records, limit)
-    return finetune_intents(encoder, *parts, dataset=dataset, shots=shots, seeds=finetune_seeds)
+    recipe = INTENTS.times(finetune_rate)
+    return finetune_intents(encoder, *parts, dataset=dataset, shots=shots, seeds=finetune_seeds, recipe=recipe)
 
 
 def finetuned_selection_of(
-    encoder: Encoder, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds
-) -> pd.DataFrame:
+    encoder: Encoder, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds,
+    finetune_rate: float = 1.0,
+) -> pd.DataFrame:  # fmt: skip
     """T9: 500 or 1000 pairs to learn from, disjoint from those that are ranked."""
     pairs = question_answers(records, questions)
     order = np.random.default_rng(24).permutation(len(pairs))
     train, test = ([pairs[i] for i in part] for part in np.split(order, [min(POOL, len(pairs) // 2)]))
-    return finetune_responses(encoder, train, test, dataset=dataset, shots=response_shots, seeds=finetune_seeds)
+    options = {"dataset": dataset, "shots": response_shots, "seeds": finetune_seeds}
+    return finetune_responses(encoder, train, test, recipe=RESPONSES.times(finetune_rate), **options)
