@@ -121,9 +121,9 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def wait(self, script: str, seconds: float) -> None:
-        """Until a JavaScript expression is true (an element that is there, say), but not for ever."""
+        """Until a JavaScript expression or what it promises is true (an element that is there), but not for ever."""
         end = time.monotonic() + seconds
-        while not self.run(f"Boolean({script})"):
+        while not self.run(f"Promise.resolve({script}).then(Boolean)"):
             if time.monotonic() > end:
                 raise TimeoutError(f"not true within {seconds:.0f} s: {script}")
             time.sleep(0.5)

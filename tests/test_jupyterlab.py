@@ -39,6 +39,11 @@ WIDTH, HEIGHT, PAGE = 1280, 900, 3000
 
 READY = "document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
 RUNNING = "[...document.querySelectorAll('.jp-InputPrompt')].some(prompt => prompt.textContent.includes('*'))"
+CELLS = "[...document.querySelectorAll('.jp-Notebook .jp-Cell')]"
+DRAWN = f"""new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({CELLS}.every(cell => {{
+  const box = cell.getBoundingClientRect(), away = box.bottom < 0 || box.top > innerHeight;
+  return away || cell.checkVisibility({{contentVisibilityAuto: true}});
+}})))))"""
 SHOWN = """(() => {
   const all = (inside) => [...document.querySelectorAll(`.jp-OutputArea-output${inside}`)];
   const text = (type) => all(`[data-mime-type="application/vnd.jupyter.${type}"]`).map(output => output.textContent);
@@ -89,9 +94,8 @@ def photograph(browser: Browser, name: str) -> None:
     panel, end, page = "document.querySelector('.jp-WindowedPanel-outer')", False, 0
     while not end:
         browser.run(f"{panel}.scrollTop = {page} * {panel}.clientHeight")
-        drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        last = "[...document.querySelectorAll('.jp-Notebook .jp-Cell')].at(-1).getBoundingClientRect().bottom"
-        end, page = browser.run(f"{drawn}.then(() => {last} < innerHeight)"), page + 1
+        browser.wait(DRAWN, 20)
+        end, page = browser.run(f"{CELLS}.at(-1).getBoundingClientRect().bottom < innerHeight"), page + 1
         browser.screenshot(PICTURES / f"{name}-{page}.png")
     browser.resize(WIDTH, HEIGHT)
 
@@ -187,7 +191,7 @@ def test_all_cells_of_a_notebook_run_in_jupyterlab_and_show_what_they_should(bro
         replace_word(browser, "overrides", f"overrides = {OVERRIDES[name]}  #")
     menu(browser, "Run", "Run All Cells")
     browser.wait(RUNNING, 10)
-    browser.wait(f"!{RUNNING}", 240)
+    browser.wait(f"!{RUNNING}", 300)
     photograph(browser, name)
     shown = browser.run(SHOWN)
     if name == "00_tour":
