@@ -109,10 +109,14 @@ def kill(process: subprocess.Popen, folder: Path, name: str) -> None:
     while not records(folder).get(name, {}).get("stages"):
         assert process.poll() is None and time.monotonic() < deadline, "the run did not come to its first stage"
         time.sleep(0.1)
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if " ".join(child.cmdline()).startswith(f"{sys.executable} -m dialnb run wmdc --profile smoke --seed 2 "):
+    start = f"{sys.executable} -m dialnb run wmdc --profile smoke --seed 2 "
+    for child in psutil.process_iter(["cmdline"]):  # what has ended meanwhile is passed over
+        line = " ".join(child.info["cmdline"] or ())
+        if line.startswith(start) and str(folder) in line:
             for part in (*child.children(recursive=True), child):
                 part.kill()
+            return
+    raise AssertionError(f"no process starts with {start}")
 
 
 @pytest.fixture(scope="module")
