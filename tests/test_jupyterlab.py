@@ -158,16 +158,20 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
 
 def look_around(browser: Browser) -> None:
     """On the tour: a point of the map says its utterance, and the menu of the map and the panels answer."""
-    x, y = browser.run("""(() => {
+    place = """(() => {
       const all = [...document.querySelectorAll('.js-plotly-plot .point')], one = all.find(e => e.checkVisibility());
       one.scrollIntoView({block: 'center'});
       const box = one.getBoundingClientRect();
       return [box.x + box.width / 2, box.y + box.height / 2];
-    })()""")
-    for shift in (-9, -6, -3, 0):
+    })()"""
+    said = "document.querySelector('.hoverlayer').textContent.includes('nearest is right for:')"
+    for shift in (-9, -6, -3, 0) * 10:  # a page that is still being laid out may move away under the mouse
+        x, y = browser.run(place)
         browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + shift, y=y)
         time.sleep(0.2)
-    browser.wait("document.querySelector('.hoverlayer').textContent.includes('nearest is right for:')", 10)
+        if browser.run(said):
+            break
+    browser.wait(said, 10)
     browser.click("document.querySelector('.js-plotly-plot .updatemenu-header')")
     entry = "[...document.querySelectorAll('.updatemenu-dropdown-button')].find(e => e.textContent.includes('corpus'))"
     browser.wait(entry, 10)
