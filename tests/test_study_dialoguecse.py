@@ -27,7 +27,7 @@ from dialnb.losses import matching_matrix
 from dialnb.papers import compare_table
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import dialoguecse, matching, matching_data, matching_figures
+from dialnb.studies import dialoguecse, figures, matching, matching_data, matching_figures
 from dialnb.studies.matching import Matching
 from dialnb.training import TrainingSettings
 
@@ -344,3 +344,9 @@ def test_every_claim_can_be_judged_on_the_rows_of_the_gpu_profile(gpu_rows):
 def test_our_rows_land_in_every_printed_cell_but_the_unreleased_ones(gpu_rows, table):
     cells = compare_table("dialoguecse", table, gpu_rows).rows
     assert set(cells[cells["status"] == "not run"]["column"]) == ({"MDC Corr"} if table == "T2" else set())
+
+
+def test_a_figure_that_is_not_drawn_is_a_sentence_without_quotes():
+    run = SimpleNamespace(not_run=lambda figure, reason: None)
+    said = figures.absent(run, "F9", "there is no data")
+    assert said == said._repr_markdown_() == "Not drawn: there is no data."

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, looks, require
 from dialnb.statistics import mean_interval
@@ -76,6 +77,7 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
         if with_rate:
             axes[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
     axes[0].set(ylabel="loss", title=title)
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     lines, names = axes[0].get_legend_handles_labels()
     if len(names) > 3:
         figure.legend(lines, names, loc="outside lower center", ncols=2)

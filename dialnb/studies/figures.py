@@ -15,10 +15,19 @@ from dialnb.studies.common import rows_of, why
 from dialnb.studies.spaces import no_projection, projection_jobs
 
 
-def absent(run, figure: str, reason: str) -> str:
+class Sentence(str):
+    """Text that a notebook shows as text, without the quotes of a string."""
+
+    __slots__ = ()
+
+    def _repr_markdown_(self) -> str:
+        return self
+
+
+def absent(run, figure: str, reason: str) -> Sentence:
     """Note that a figure is not drawn, and say so in its place."""
     run.not_run(figure, reason=reason)
-    return f"Not drawn: {reason}."
+    return Sentence(f"Not drawn: {reason}.")
 
 
 def spaces(run, models: Mapping[str, Encoder], method: str):
