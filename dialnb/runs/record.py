@@ -1,0 +1,53 @@
+"""Keep a finished run in the repository: its numbers beside the paper's, its figures, its executed notebook."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from dialnb.errors import DataError
+from dialnb.runs.tools import open_run
+
+LARGEST = 3_000_000
+"""Bytes of an executed notebook that code hosts still show."""
+LEFT_OUT = (".lock", "log.txt", "*.svg", "*.pdf", "*.tex")
+"""What can be made again from what is kept, or tells nothing afterwards."""
+
+
+def record(folder: Path, root: Path) -> list[Path]:
+    """Copy a run to ``papers/<slug>/results/<profile>/`` and its figures to ``figures/<slug>/``; the places written to.
+
+    A run that did not finish, or whose notebook is too large to be read where the code is hosted, is refused. Paths of
+    the machine it ran on are taken out of the notebook. What was recorded before for the profile is replaced.
+    """
+    run = open_run(folder)
+    if run["status"] != "done":
+        raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
+    notebook = folder / "notebook.ipynb"
+    text = portable(notebook.read_text(encoding="utf-8"), folder, root) if notebook.is_file() else ""
+    if (size := len(text.encode())) > LARGEST:
+        raise DataError(
+            f"{notebook} has {size / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are shown where code is "
+            "hosted; draw fewer points (dialnb run PAPER --help-parameters)"
+        )
+    place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    if text:
+        (place / "notebook.ipynb").write_text(text, encoding="utf-8")
+    figures.mkdir(parents=True, exist_ok=True)
+    for old in figures.glob("*.*"):
+        old.unlink()
+    for drawn in sorted((folder / "figures").glob("*.png")):
+        shutil.copy2(drawn, figures)
+    return [place, figures]
+
+
+def portable(notebook: str, folder: Path, root: Path) -> str:
+    """An executed notebook without the paths of the machine that executed it."""
+    about = json.loads(notebook)["metadata"].get("papermill", {})
+    ran_in = Path(about["output_path"]).parent if about.get("output_path") else folder
+    for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
+        notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
+    return notebook

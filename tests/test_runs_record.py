@@ -1,0 +1,79 @@
+"""Runs that the repository keeps: complete, small, and without the paths of the machine they ran on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import reporting
+
+from dialnb import cli
+from dialnb.errors import DataError
+from dialnb.runs import record as records
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "project" / "papers").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A finished run of DSE, one of UMS without notebook, and a failed one of TaDSE."""
+    return reporting.write_runs(tmp_path / "runs")
+
+
+def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, capsys):
+    assert cli.main(["record", str(runs[0]), "--project", str(project)]) == 0
+    assert "papers/dse/results/quick: " in capsys.readouterr().out
+    kept = project / "papers" / "dse" / "results" / "quick"
+    assert {path.name for path in kept.iterdir()} == {"run.json", "results.csv", "notebook.ipynb", "figures"}
+    assert {path.name for path in (kept / "figures").iterdir()} == {"F3.png", "F3.csv", "F3.json"}
+    assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]
+
+
+def test_what_was_kept_before_is_replaced(runs, project):
+    place, figures = records.record(runs[0], project)
+    (place / "old.csv").touch()
+    (figures / "F9.png").touch()
+    records.record(runs[0], project)
+    assert not (place / "old.csv").exists() and not (figures / "F9.png").exists()
+
+
+def test_a_notebook_is_kept_without_paths_of_its_machine(runs, project):
+    notebook = runs[0] / "notebook.ipynb"
+    raw = json.loads(notebook.read_text())
+    raw["metadata"]["papermill"] = {"output_path": "/far/away/dse-quick-seed1/notebook.ipynb"}
+    raw["cells"][1]["source"] = f"out = '/far/away/dse-quick-seed1'; here = '{runs[0]}'; root = '{project}/notebooks'"
+    notebook.write_text(json.dumps(raw))
+    records.record(runs[0], project)
+    kept = json.loads((project / "papers/dse/results/quick/notebook.ipynb").read_text())
+    assert (
+        kept["cells"][1]["source"]
+        == "out = 'runs/dse-quick-seed1'; here = 'runs/dse-quick-seed1'; root = './notebooks'"
+    )
+
+
+def test_a_run_that_failed_is_not_kept(runs, project):
+    with pytest.raises(DataError, match="not recorded: the run is failed DataError"):
+        records.record(runs[2], project)
+    assert not (project / "papers" / "tadse").exists()
+
+
+def test_a_notebook_too_large_to_be_shown_is_refused(runs, project, monkeypatch):
+    monkeypatch.setattr(records, "LARGEST", 100)
+    with pytest.raises(DataError, match="draw fewer points"):
+        records.record(runs[0], project)
+
+
+def test_the_report_finds_what_was_kept(runs, project, monkeypatch):
+    from dialnb.report import gather
+
+    for run in runs[:2]:
+        records.record(run, project)
+    monkeypatch.setattr(gather, "project_root", lambda: project)
+    assert [path.parts[-3:] for path in gather.recorded_runs()] == [
+        ("dse", "results", "quick"),
+        ("ums", "results", "gpu"),
+    ]
