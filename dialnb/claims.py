@@ -253,7 +253,8 @@ def _judge_pair(
         found = [evidence.interval(gaps, claim.paired_over, level) for level in levels]
     one, all_of_them = (part.scaled(-1 if claim.lower else 1) for part in found)
     verdict = HOLDS if one.low > claim.margin else FAILS if all_of_them.high < claim.margin else UNDECIDED
-    return _verdict(verdict, one, claim)
+    below = verdict == UNDECIDED and one.high < claim.margin  # alone it would fail: show what leaves it open
+    return _verdict(verdict, all_of_them if below else one, claim, level=f"{pairs} comparisons" if below else "")
 
 
 def _gain_over(gaps: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
@@ -339,7 +340,7 @@ def _inside(found: Interval, low: float, high: float) -> str:
     return FAILS if found.high < low or found.low > high else UNDECIDED
 
 
-def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "") -> Verdict:
+def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "", level: str = "") -> Verdict:
     needed = (
         units_to_decide(found, claim.margin)
         if verdict == UNDECIDED and claim.kind in ("gain", "ordering", "trend")
@@ -347,7 +348,8 @@ def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "") -> V
     )
     if verdict == UNDECIDED and not reason:
         unit = {"datasets": "datasets", "items": "test items"}.get(claim.paired_over, "seeds")
-        reason = "one value has no interval" if not isfinite(found.low) else "the interval crosses the line"
+        joint = f" that covers all {level} at 95 %" if level else ""
+        reason = "one value has no interval" if not isfinite(found.low) else f"the interval{joint} crosses the line"
         reason += f"; about {needed:,} {unit} would decide" if needed else ""
     return Verdict(verdict, found.estimate, found.low, found.high, found.n, found.method, needed, reason)
 

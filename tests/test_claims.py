@@ -60,6 +60,15 @@ def test_a_clear_gain_holds_a_clear_loss_fails_and_a_small_one_is_undecided(gap,
     assert found.low <= found.estimate <= found.high and found.n == 8
 
 
+def test_a_loss_in_one_of_nine_comparisons_that_chance_explains_shows_the_interval_of_all_nine():
+    others = {f"B{i}": np.full(8, 40.0) for i in range(8)} | {"B8": np.full(8, 51.1)}
+    found = judge(claim(worse=[{"model": name} for name in others]), rows({"A": 50 + BALANCED} | others))
+    alone = judge(claim(worse={"model": "B8"}), rows({"A": 50 + BALANCED, "B8": others["B8"]}))
+    assert (found.verdict, alone.verdict) == ("undecided", "fails")
+    assert found.low < alone.low < alone.high < 0 < found.high
+    assert "weakest of 9" in found.reason and "covers all 9 comparisons at 95 % crosses the line" in found.reason
+
+
 def test_pairing_by_seed_sees_a_difference_that_the_spread_of_seeds_hides(generator):
     shared = 10 * generator.normal(size=8)
     found = judge(claim(), rows({"A": 50.5 + shared + noisy(generator, 0, spread=0.1), "B": 50 + shared}))
