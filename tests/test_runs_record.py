@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 
+import numpy as np
 import pytest
 import reporting
+from PIL import Image
 
 from dialnb import cli
 from dialnb.errors import DataError
@@ -29,7 +33,7 @@ def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, caps
     assert "papers/dse/results/quick: " in capsys.readouterr().out
     kept = project / "papers" / "dse" / "results" / "quick"
     assert {path.name for path in kept.iterdir()} == {"run.json", "results.csv", "notebook.ipynb", "figures"}
-    assert {path.name for path in (kept / "figures").iterdir()} == {"F3.png", "F3.csv", "F3.json"}
+    assert {path.name for path in (kept / "figures").iterdir()} == {"F3.csv", "F3.json"}
     assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]
 
 
@@ -53,6 +57,22 @@ def test_a_notebook_is_kept_without_paths_of_its_machine(runs, project):
         kept["cells"][1]["source"]
         == "out = 'runs/dse-quick-seed1'; here = 'runs/dse-quick-seed1'; root = './notebooks'"
     )
+
+
+def test_pictures_of_a_notebook_become_smaller_and_stay_the_same_to_the_eye(runs, project):
+    large = (runs[0] / "figures" / "F3.png").read_bytes()
+    stored = io.BytesIO()
+    Image.open(io.BytesIO(large)).convert("RGBA").save(stored, "PNG", compress_level=0)
+    raw = json.loads((runs[0] / "notebook.ipynb").read_text())
+    data = {"image/png": base64.b64encode(stored.getvalue()).decode()}
+    raw["cells"][1]["outputs"] = [{"output_type": "display_data", "data": data, "metadata": {}}]
+    (runs[0] / "notebook.ipynb").write_text(json.dumps(raw))
+    records.record(runs[0], project)
+    kept = json.loads((project / "papers/dse/results/quick/notebook.ipynb").read_text())
+    found = base64.b64decode(kept["cells"][1]["outputs"][0]["data"]["image/png"])
+    assert len(found) < len(stored.getvalue()) / 3
+    pixels = [np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), int) for png in (large, found)]
+    assert np.abs(pixels[0] - pixels[1]).mean() < 1
 
 
 def test_a_run_that_failed_is_not_kept(runs, project):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -65,7 +66,20 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
     with matplotlib.rc_context(STYLE):
         for path in paths:
             figure.savefig(path, metadata=dateless.get(path.suffix[1:]), facecolor="white")
+            if path.suffix == ".png":
+                path.write_bytes(smaller(path.read_bytes()))
     return paths
+
+
+def smaller(png: bytes) -> bytes:
+    """The same picture in at most 256 colours, which is all that our figures need, in about a third of the bytes."""
+    from PIL import Image
+
+    stored = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        few = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few.save(stored, "PNG", optimize=True)
+    return min(png, stored.getvalue(), key=len)
 
 
 def in_style(draw: Callable[..., Figure]) -> Callable[..., Figure]:

@@ -139,7 +139,7 @@ def _claim_view(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
-    """Figures of the latest run, copied with all their formats; a PDF is drawn where the figure knows how."""
+    """Figures of the latest run, copied; formats that it does not hold are drawn where the figure knows how."""
     if not group.folders:
         return []
     source, target = group.folders[-1] / "figures", files / "figures"
@@ -148,9 +148,10 @@ def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.json"))
     abouts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(source.glob("*.json"))]
     if any((about["function"] or "").startswith("dialnb.") for about in abouts):
-        from dialnb.runs.figures import redraw
+        from dialnb.runs.figures import FORMATS, redraw
 
-        redraw(group.folders[-1], ["pdf"], out=target)
+        lacking = [kind for kind in FORMATS if not any(source.glob(f"*.{kind}"))]
+        redraw(group.folders[-1], lacking, out=target)
     found = []
     for about in sorted(abouts, key=lambda about: _natural(about["name"])):
         formats = [kind for kind in ("svg", "pdf", "png", "csv") if (target / f"{about['name']}.{kind}").is_file()]

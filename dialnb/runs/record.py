@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
 
 from dialnb.errors import DataError
+from dialnb.plots.style import smaller
 from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
-LEFT_OUT = (".lock", "log.txt", "*.svg", "*.pdf", "*.tex")
-"""What can be made again from what is kept, or tells nothing afterwards."""
+LEFT_OUT = (".lock", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
+"""What can be made again from what is kept, or tells nothing afterwards; figures are kept as data."""
 
 
 def record(folder: Path, root: Path) -> list[Path]:
@@ -40,13 +42,18 @@ def record(folder: Path, root: Path) -> list[Path]:
     for old in figures.glob("*.*"):
         old.unlink()
     for drawn in sorted((folder / "figures").glob("*.png")):
-        shutil.copy2(drawn, figures)
+        (figures / drawn.name).write_bytes(smaller(drawn.read_bytes()))
     return [place, figures]
 
 
 def portable(notebook: str, folder: Path, root: Path) -> str:
-    """An executed notebook without the paths of the machine that executed it."""
-    about = json.loads(notebook)["metadata"].get("papermill", {})
+    """An executed notebook with small pictures and without the paths of the machine that executed it."""
+    content = json.loads(notebook)
+    for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
+        if "image/png" in output.get("data", {}):
+            picture = base64.b64decode("".join(output["data"]["image/png"]))
+            output["data"]["image/png"] = base64.b64encode(smaller(picture)).decode()
+    notebook, about = json.dumps(content, indent=1, ensure_ascii=False) + "\n", content["metadata"].get("papermill", {})
     ran_in = Path(about["output_path"]).parent if about.get("output_path") else folder
     for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
         notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
