@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -104,6 +105,19 @@ def test_the_readme_lists_every_paper_and_claims_no_notebook_that_is_not_there()
 
 def test_committed_notebooks_are_clean():
     assert notebooks.main([str(ROOT / "notebooks")]) == 0
+
+
+@pytest.mark.parametrize("run", sorted(ROOT.glob("papers/*/results/*/run.json")), ids=lambda path: path.parts[-4])
+def test_recorded_runs_are_whole_small_and_name_no_machine(run):
+    said = json.loads(run.read_text(encoding="utf-8"))
+    assert said["status"] == "done" and not said["code"]["dirty"] and not said["set_by_hand"].keys() - {"seed"}
+    assert (run.parent / "results.csv").is_file() and (run.parent / "claims.json").is_file()
+    notebook = run.parent / "notebook.ipynb"
+    assert notebook.stat().st_size < 3_000_000 and '"image/png"' in notebook.read_text(encoding="utf-8")
+    for path in run.parent.rglob("*.*"):
+        if path.suffix in (".json", ".ipynb", ".csv", ".md"):
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"(?<![\w.])/(?:home|root|tmp|Users)/\w", text), f"{path} names a place on a machine"
 
 
 def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):
