@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 
 from dialnb import notebooks, plots
 from dialnb.papers import SLUGS, load_paper
+from dialnb.report.digest import digest
+from dialnb.report.gather import recorded_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -118,6 +120,11 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run):
         if path.suffix in (".json", ".ipynb", ".csv", ".md"):
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"(?<![\w.])/(?:home|root|tmp|Users)/\w", text), f"{path} names a place on a machine"
+
+
+def test_the_digest_is_that_of_the_recorded_runs():
+    said = (ROOT / "papers" / "REPORT.md").read_text(encoding="utf-8")
+    assert said == digest(recorded_runs(), ROOT / "papers"), "stale: dialnb record writes it"
 
 
 def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):

@@ -116,7 +116,9 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Copy, and say how much."""
+    """Copy, say how much, and write the digest of all that is kept."""
+    from dialnb.report.digest import digest
+    from dialnb.report.gather import recorded_runs
     from dialnb.runs.profiles import project
     from dialnb.runs.record import record as keep
 
@@ -125,6 +127,9 @@ def record(options: argparse.Namespace) -> int:
         for place in keep(folder, root):
             size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
             print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
+    if not options.project:
+        home = root / "papers"
+        (home / "REPORT.md").write_text(digest(recorded_runs(), home), encoding="utf-8")
     return 0
 
 
