@@ -268,7 +268,9 @@ def test_a_zip_that_lies_about_the_size_of_a_member_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"no archive at all" * 99, make_zip({"a": TEXT})[:-30], make_tar({"a": TEXT})[:-40]]
+    "data",
+    [b"", b"no archive at all" * 99, make_zip({"a": TEXT})[:-30], make_tar({"a": TEXT})[:-40]],
+    ids=["empty", "text", "cut zip", "cut tar"],  # an archive holds the time: it must not be its own name
 )
 def test_a_damaged_archive_is_an_error_that_names_it(tmp_path, data):
     (tmp_path / "bad.bin").write_bytes(data)
