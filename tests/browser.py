@@ -31,7 +31,7 @@ class Browser:
                 [program, *options, f"--user-data-dir={profile}", "about:blank"], stdout=log, stderr=log
             )
         port = self._port(profile / "DevToolsActivePort")
-        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=60)
+        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=240)
         self.count, self.session = 0, ""
         self.problems: list[str] = []
         self.requests: list[str] = []

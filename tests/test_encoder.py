@@ -6,6 +6,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import numpy as np
 import pytest
 import tiny
@@ -403,6 +404,7 @@ def test_a_folder_stands_in_for_a_hub_name(tmp_path, monkeypatch):
 def test_the_hub_is_asked_only_where_it_answers(there, monkeypatch):
     asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr("huggingface_hub.get_session", lambda: httpx.Client(trust_env=False))
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda name, **how: asked.append(how) or missing())
     if there:
         threading.Thread(target=server.serve_forever, daemon=True).start()
