@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from dialnb.commands import run as runner
+
 SLUG = "matrix"
 
 
@@ -16,10 +18,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         description="Train every method from one encoder, on one corpus, with one budget of tokens, ask it the tasks "
         "of all five papers, and say what to pick for which task. 'dialnb run matrix' is the same with more options.",
     )
-    parser.add_argument("--profile", default="quick", help="smoke, quick, gpu or paper (default: quick)")
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
-    parser.add_argument("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a parameter; repeatable")
+    runner.add_choices(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and execute nothing")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the run folders (default: runs)")
     parser.set_defaults(run=run, papers=[SLUG], project=None, notebooks=None, fresh=False, help_parameters=False,
@@ -28,7 +27,6 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the notebook, then print its page of advice."""
-    from dialnb.commands import run as runner
     from dialnb.runs.profiles import load_profiles
     from dialnb.runs.run import run_name
     from dialnb.studies.matrix_guide import FILE

@@ -24,10 +24,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         "run before with the same inputs and code come from the cache; a killed run goes on where it stopped.",
     )
     parser.add_argument("papers", nargs="+", metavar="PAPER", help=f"papers by name, or '{ALL}'")
-    parser.add_argument("--profile", default="quick", help="smoke, quick, gpu or paper (default: quick)")
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
-    parser.add_argument("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a parameter; repeatable")
+    add_choices(parser)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time (default: 1)")
     parser.add_argument(
         "--jobs-per-gpu", type=int, default=1, metavar="N", help="notebooks that share one GPU (default: 1)"
@@ -37,6 +34,14 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--help-parameters", action="store_true", help="print what can be set, and execute nothing")
     _places(parser)
     parser.set_defaults(run=run)
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """What decides the results of a run."""
+    parser.add_argument("--profile", default="quick", help="smoke, quick, gpu or paper (default: quick)")
+    parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser.add_argument("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a parameter; repeatable")
 
 
 def _places(parser: argparse.ArgumentParser) -> None:

@@ -9,16 +9,14 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import BytesIO
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
 from dialnb.errors import DialnbError
-from dialnb.plots import STYLE
+from dialnb.plots import style
 
 BEST = "background-color: #d6e8f5; color: #1b1f24; font-weight: bold"
 """How the best of several values stands out, on light and dark pages."""
@@ -136,7 +134,4 @@ def _width(figure: Figure) -> int:
 
 def png(figure: Figure, dpi: int = 160) -> str:
     """A figure as a notebook stores pictures, sharp on fine screens too."""
-    stored = BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(stored, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
-    return b64encode(stored.getvalue()).decode()
+    return b64encode(style.png(figure, dpi)).decode()

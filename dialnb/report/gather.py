@@ -12,6 +12,7 @@ import pandas as pd
 
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, project_root
+from dialnb.runs.files import read_rows
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -100,7 +101,7 @@ def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
     path = folder / "results.csv"
     if not path.is_file() or not path.read_text(encoding="utf-8").strip():
         return pd.DataFrame()
-    rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    rows = read_rows(folder)
     if "train_seed" not in rows:
         rows["train_seed"] = run.get("parameters", {}).get("seed", 0)
     return rows

@@ -7,7 +7,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def say(line: str) -> None:
@@ -24,6 +27,13 @@ def write_table(shown: Any, stem: Path) -> None:
             stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
     if hasattr(shown, "to_csv"):
         shown.to_csv(stem.with_suffix(".csv"), index=False)
+
+
+def read_rows(folder: Path) -> pd.DataFrame:
+    """The tidy rows of a run: only an empty field is a missing one, since "none" and "nan" may be names."""
+    import pandas as pd
+
+    return pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""], low_memory=False)
 
 
 def write_json(path: Path, record: Any) -> None:

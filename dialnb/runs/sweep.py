@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.runs.engine import Request
+from dialnb.runs.files import read_rows
 from dialnb.runs.jobs import command_line
 from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
 from dialnb.runs.tools import open_run
@@ -78,7 +79,7 @@ def merge(folders: Sequence[Path]) -> pd.DataFrame:
         if run["status"] != "done":
             why = f"{run['status']}{': ' if run['reason'] else ''}{run['reason']}"
             raise DataError(f"{folder} is not finished ({why}), so the table would not be complete; run it again first")
-        rows = pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""], low_memory=False)
+        rows = read_rows(folder)
         source = {"run": folder.name, "paper": run["slug"], "profile": run["profile"]}
         if "train_seed" not in rows:
             source["train_seed"] = run["parameters"]["seed"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import read_json
+from dialnb.runs.files import read_json, read_rows
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, stored_encoders
 from dialnb.runs.run import MEASURED
@@ -77,13 +77,11 @@ def differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -
 
 def compare_results(first: Path, second: Path) -> pd.DataFrame:
     """The results of two runs side by side: what identifies a row, both values, and the difference (second - first)."""
-    import pandas as pd
-
     frames = []
     for folder in (first, second):
         if not (folder / "results.csv").is_file():
             raise DataError(f"{folder} has no results.csv; did the run finish?")
-        frames.append(pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""]))
+        frames.append(read_rows(folder))
     keys = [name for name in frames[0] if name in frames[1] and name not in MEASURED]
     texts = [frame.astype(dict.fromkeys(keys, str)) for frame in frames]
     both = texts[0][[*keys, "value"]].merge(texts[1][[*keys, "value"]], on=keys, how="outer", suffixes=("_1", "_2"))

@@ -29,6 +29,7 @@ from dialnb.models.selector import Selector
 from dialnb.studies import dialoguecse, ums_models
 from dialnb.studies.common import left_out, settings_for
 from dialnb.studies.matching import Matching, train_matching
+from dialnb.studies.selectors import kept
 from dialnb.studies.sentence_encoders import elsewhere
 from dialnb.studies.tadse_models import template_settings
 from dialnb.studies.templates import train_templates
@@ -201,7 +202,4 @@ def train_on_replies(
     examples = manipulation_examples(selector.encoder, groups, max_length, folder, tasks=TASKS, protocol="paper")
     torch.manual_seed(settings.seed)
     result = train(selector.encoder, ManipulationObjective(selector.heads, TASKS), examples, settings, folder, name=UMS)
-    heads = {key: value.detach().cpu() for key, value in selector.heads.state_dict().items()}
-    selector.encoder.name = UMS
-    return {"encoder": selector.encoder.eval(), "heads": heads, "curve": result.curve, "training": result,
-            "max_length": max_length}  # fmt: skip
+    return kept(selector, UMS, result) | {"max_length": max_length}

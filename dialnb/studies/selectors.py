@@ -26,7 +26,7 @@ from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.models.tokens import Tokens
 from dialnb.studies.training import thin
-from dialnb.training import TrainingSettings, train
+from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives_dialogue import (
     ManipulationObjective,
     NextSentencePrediction,
@@ -124,11 +124,15 @@ def train_selector(
     objective = ManipulationObjective(selector.heads, tasks)
     result = train(selector.encoder, objective, examples, settings, folder, on_epoch=watched, name=name)
     chosen = Selector.load(best, selector.encoder.device) if best.is_dir() else selector
-    chosen.encoder.name = name
     epochs = pd.read_csv(found) if found.is_file() else pd.DataFrame()
-    heads = {key: value.detach().cpu() for key, value in chosen.heads.state_dict().items()}
-    return {"encoder": chosen.encoder.eval(), "heads": heads, "curve": result.curve, "training": result,
-            "epochs": epochs}  # fmt: skip
+    return kept(chosen, name, result) | {"epochs": epochs}
+
+
+def kept(selector: Selector, name: str, result: TrainingResult) -> dict[str, Any]:
+    """What a stage keeps of a trained selector; `assemble` makes one of it again."""
+    selector.encoder.name = name
+    heads = {key: value.detach().cpu() for key, value in selector.heads.state_dict().items()}
+    return {"encoder": selector.encoder.eval(), "heads": heads, "curve": result.curve, "training": result}
 
 
 def _first_is_right(scores: Sequence[Sequence[float]], groups: Sequence[SelectionGroup]) -> np.ndarray:
