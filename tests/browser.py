@@ -21,7 +21,10 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One tab. `problems` are console errors and exceptions, `requests` the addresses that pages asked for."""
+    """One tab. `problems` are console errors and exceptions, `requests` the addresses that pages asked for.
+
+    A dialog is answered with yes at once, and its kind noted in `dialogs`.
+    """
 
     def __init__(self, program: str, profile: Path) -> None:
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--hide-scrollbars"]
@@ -35,6 +38,7 @@ class Browser:
         self.count, self.session = 0, ""
         self.problems: list[str] = []
         self.requests: list[str] = []
+        self.dialogs: list[str] = []
         self.loaded = False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -53,16 +57,20 @@ class Browser:
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send one command and wait for its answer; events on the way are noted."""
-        self.count += 1
-        message = {"id": self.count, "method": method, "params": parameters}
-        self.socket.send(json.dumps(message | ({"sessionId": self.session} if self.session else {})))
+        sent = self._send(method, **parameters)
         while True:
             answer = json.loads(self.socket.recv())
-            if answer.get("id") == self.count:
+            if answer.get("id") == sent:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
             self._note(answer.get("method", ""), answer.get("params", {}))
+
+    def _send(self, method: str, **parameters: Any) -> int:
+        self.count += 1
+        message = {"id": self.count, "method": method, "params": parameters}
+        self.socket.send(json.dumps(message | ({"sessionId": self.session} if self.session else {})))
+        return self.count
 
     def _note(self, method: str, event: dict[str, Any]) -> None:
         if method == "Runtime.exceptionThrown":
@@ -75,6 +83,9 @@ class Browser:
             self.requests.append(event["request"]["url"])
         elif method == "Page.loadEventFired":
             self.loaded = True
+        elif method == "Page.javascriptDialogOpening":  # "leave this page?" would wait for its answer for ever
+            self.dialogs.append(event["type"])
+            self._send("Page.handleJavaScriptDialog", accept=True)
 
     def open(self, url: str, width: int, scheme: str = "light", height: int = 900) -> None:
         """Load a page at a width, as a phone below 600 pixels, and wait until it has loaded."""
