@@ -128,6 +128,8 @@ def test_a_dry_run_tells_stages_data_models_and_steps_and_makes_nothing(command,
     assert "train: Toy, Other (10 steps each)" in out and "2 models to train, about 20 steps" in out
     assert "present  data     bundled/BANKING77" in out
     assert "MISSING  data     SGD: to be fetched: " in out and "dialnb data fetch SGD" in out
+    for official in ("Ubuntu-V1", "Douban:official"):  # there are no copies of the first, and a sample of the second
+        assert f"MISSING  data     {official}: to be fetched: official files of unknown size" in out
     assert "MISSING  encoder  org/never-heard-of" in out
     assert not (tmp_path / "runs").exists()
 

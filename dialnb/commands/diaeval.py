@@ -21,7 +21,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "diaeval",
         help="the DiaEval benchmark: actions, inference and retrieval with a frozen encoder",
-        description="Score an encoder on DiaEval and print it beside the rows of the paper. ± is the 95 %% interval "
+        description="Score an encoder on DiaEval and print it beside the rows of the paper. ± is the 95 % interval "
         "over ten groups of test dialogues. Nothing but the package is needed with --data bundled.",
     )
     parser.add_argument("encoder", metavar="ENCODER", help="bundled name, SentenceTransformer or model folder, hub id")

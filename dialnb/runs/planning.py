@@ -55,7 +55,10 @@ def needs(profiles: Profiles, profile: str, settings: Settings) -> list[Need]:
 
 
 def _data(name: str) -> Need:
-    """A dataset is present when its records, or all the files they are read from, are in the cache or a mirror."""
+    """A dataset is present when its records, or all the files they are read from, are in the cache or a mirror.
+
+    Official files that nobody could check yet are needed where they are asked for, or where there is nothing else.
+    """
     from dialnb.data.datasets import find_reader, records_path
     from dialnb.data.sources import get_source
     from dialnb.data.store import default_store
@@ -69,11 +72,14 @@ def _data(name: str) -> Need:
     if path.is_file():
         return Need("data", name, True, "parsed, in the cache")
     sources = [get_source(source) for source in reader.sources]
-    missing = [(s, f) for s in sources for f in s.files if f.verified and not store.has(s, f)]
+    checked = "official" not in variant and any(file.verified for source in sources for file in source.files)
+    wanted = [(source, file) for source in sources for file in source.files if file.verified or not checked]
+    missing = [(source, file) for source, file in wanted if not store.has(source, file)]
     if not missing:
         return Need("data", name, True, "in the cache or a mirror")
     size = sum(file.size for _, file in missing) / 1e6
-    return Need("data", name, False, f"to be fetched: {size:,.1f} MB (dialnb data fetch {' '.join(reader.sources)})")
+    amount = f"{size:,.1f} MB" if all(file.verified for _, file in missing) else "official files of unknown size"
+    return Need("data", name, False, f"to be fetched: {amount} (dialnb data fetch {' '.join(reader.sources)})")
 
 
 def _encoder(name: str) -> Need:

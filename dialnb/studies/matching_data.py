@@ -11,6 +11,7 @@ from typing import Any
 
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import CHINESE
+from dialnb.data.records import RetrievalQuery
 from dialnb.errors import Offline
 from dialnb.examples.matching import labelled_utterances, sessions
 from dialnb.studies.common import find
@@ -18,6 +19,9 @@ from dialnb.studies.matching import rebuild
 
 FAMILIES = {"MDC": ("MDC",), "SGD": ("SGD",), "ECD": ("ECD", "JDDC")}
 """Corpora that are trained on, and the evaluation sets that belong to each."""
+
+REBUILT = {"SGD": "INFORM_INTENT", "MDC": ""}
+"""Evaluation sets that are rebuilt from intents, and the dialogue act of the utterances that count (none: all do)."""
 
 LENGTHS = {"MDC": 50, "SGD": 50, "ECD": 50, "JDDC": 100}
 """Tokens of a sentence (Section 5.2)."""
@@ -61,14 +65,18 @@ def families(run) -> dict[str, list[str]]:
 def evaluation_of(run, name: str) -> dict[str, Any]:
     """Retrieval queries and scored pairs of one evaluation set, as inputs of `score`."""
     s = run.settings
-    if name in ("MDC", "SGD"):
-        records, act = (find(s.data, ("sources", "MDC", None)), "") if name == "MDC" else \
-            (load("bundled/SGD", split="test"), "INFORM_INTENT")  # fmt: skip
-        pools = {"size": s.queries, "positives": 30, "negatives": 70, "seed": 24}
-        queries = run.stage(f"rebuild the retrieval set of {name}", rebuild, records=records, act=act, **pools)
-        return {"queries": queries, "pairs": [], "limit": s.limit, "max_length": LENGTHS[name]}
+    if name in REBUILT:
+        return {"queries": rebuilt(run, name), "pairs": [], "limit": s.limit, "max_length": LENGTHS[name]}
     queries, pairs = (released(name, kind, s.data, "test") for kind in ("select", "sts"))
     return {"queries": queries, "pairs": pairs, "limit": s.limit, "max_length": LENGTHS[name]}
+
+
+def rebuilt(run, name: str) -> list[RetrievalQuery]:
+    """The retrieval set of English dialogues, which was not released: rebuilt from their intents, once for a run."""
+    s = run.settings
+    records = find(s.data, ("sources", "MDC", None)) if name == "MDC" else load("bundled/SGD", split="test")
+    pools = {"size": s.queries, "positives": 30, "negatives": 70, "act": REBUILT[name], "seed": 24}
+    return run.stage(f"rebuild the retrieval set of {name}", rebuild, records=records, **pools)
 
 
 def released(name: str, kind: str, data: str, split: str) -> Dataset:

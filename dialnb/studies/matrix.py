@@ -11,11 +11,11 @@ import pandas as pd
 from dialnb import plots
 from dialnb.papers import select
 from dialnb.studies import common
-from dialnb.studies.common import left_out, rows_of
+from dialnb.studies.common import Task, left_out, rows_of
 from dialnb.studies.figures import absent
 from dialnb.studies.matrix_models import RAW, UMS, Trained
 from dialnb.studies.matrix_ranks import against_best, friedman, nemenyi_difference, ranks_of
-from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column
+from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column, retrieval_data
 
 TASKS = [column.name for column in COLUMNS]
 MEAN = "Mean rank"
@@ -31,7 +31,7 @@ def evaluate(run, trained: Trained) -> None:
     chosen = [column for column in COLUMNS if column.name in s.tasks]
     jobs = {f"{column.task.name}: {UMS} on {name}": (column.task.function, inputs)
             for column in chosen for name, inputs in _lists(run, column, trained).items()}  # fmt: skip
-    rows, more = common.evaluate(run, trained.models, [column.task for column in chosen] + [GEOMETRY], jobs)
+    rows, more = common.evaluate(run, trained.models, [*(_task(run, column) for column in chosen), GEOMETRY], jobs)
     found = {(table, model): part for (table, model), part in rows.items() if table != GEOMETRY.table}
     for column in chosen:
         own = [part for name, part in more.items() if name.startswith(f"{column.task.name}: ")]
@@ -48,6 +48,14 @@ def evaluate(run, trained: Trained) -> None:
         shown = pd.DataFrame({"column": means.index.str.capitalize(), "value": means.to_numpy(), "n": 0, "seed": 0})
         run.add(shown, table="T5", model=model, task="geometry", dataset="all", metric="geometry", protocol="clean")
     _say_what_is_missing(run)
+
+
+def _task(run, column: Column) -> Task:
+    """The task of a column; retrieval sets are rebuilt once, not by the stage of every method."""
+    if column.task.data is not retrieval_data:
+        return column.task
+    pools = retrieval_data(run)
+    return column.task._replace(data=lambda data: pools)
 
 
 def _lists(run, column: Column, trained: Trained) -> dict[str, dict]:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dialnb.data import Dataset, load
+from dialnb.data.records import RetrievalQuery
 from dialnb.errors import Offline
 from dialnb.evaluation import diaeval, evaluate_blocks, evaluate_retrieval, evaluate_similarity
 from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
@@ -22,7 +23,8 @@ from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.models.encoder import Encoder
 from dialnb.studies import tasks
 from dialnb.studies.common import Task, find
-from dialnb.studies.matching import rebuild, thinned
+from dialnb.studies.matching import thinned
+from dialnb.studies.matching_data import REBUILT, rebuilt
 from dialnb.studies.selectors import Heads, answer
 from dialnb.studies.spaces import geometry_of
 from dialnb.studies.tadse_models import DATASETS, intent_data
@@ -37,9 +39,9 @@ BLOCK = 100
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def within_reach(*sets: Callable[[], Dataset | dict[str, Dataset]]) -> dict[str, Dataset]:
+def within_reach(*sets: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The datasets that can be had; every column has at least one that is bundled."""
-    found: dict[str, Dataset] = {}
+    found: dict[str, Any] = {}
     for read in sets:
         try:
             made = read()
@@ -59,10 +61,9 @@ def inference_data(data: str) -> dict[str, Dataset]:
     return within_reach(lambda: diaeval.consistency_data(data), lambda: diaeval.contradiction_data(data))
 
 
-def retrieval_data(data: str) -> dict[str, Dataset]:
-    """Utterances with intents: SGD's, and MDC's where they can be had."""
-    return within_reach(lambda: {"SGD": load("bundled/SGD", split="test")},
-                        lambda: {"MDC": find(data, ("sources", "MDC", None))})  # fmt: skip
+def retrieval_data(run) -> dict[str, list[RetrievalQuery]]:
+    """Retrieval sets as DialogueCSE's notebook rebuilds them: SGD's, and MDC's where it can be had."""
+    return within_reach(*(lambda name=name: {name: rebuilt(run, name)} for name in REBUILT))
 
 
 def similarity_data(data: str) -> dict[str, Dataset]:
@@ -135,11 +136,10 @@ def _tested(records: Dataset, limit: int | None) -> Dataset:
 
 
 def retrieval_in_groups(
-    encoder: SupportsEncode, records: Dataset, dataset: str, queries: int, retrieval_limit: int | None
+    encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: int | None
 ) -> pd.DataFrame:
-    """DialogueCSE's retrieval: sentences of the same intent before others (pools as its notebook rebuilds them)."""
-    act, once, rows = "INFORM_INTENT" if dataset == "SGD" else "", EncodeOnce(encoder), []
-    asked = thinned(rebuild(records, queries, 30, 70, act, 24), retrieval_limit)
+    """DialogueCSE's retrieval: sentences of the same intent before others."""
+    asked, once, rows = thinned(records, retrieval_limit), EncodeOnce(encoder), []
     kept = [query.id for query in asked if query.positives]
     number = dict(zip(kept, item_groups(kept, GROUPS)))
     for group in sorted(set(number.values())):
@@ -203,7 +203,7 @@ COLUMNS = (
     Column("Inference", "WMDC", _task("Inference", diaeval.inference_of, inference_data, *PROBE),
            {"metric": "Accuracy", "protocol": "paper"}),
     Column("Retrieval", "DialogueCSE",
-           _task("Retrieval", retrieval_in_groups, retrieval_data, "queries", "retrieval_limit"), {"metric": "MAP"}),
+           _task("Retrieval", retrieval_in_groups, retrieval_data, "retrieval_limit"), {"metric": "MAP"}),
     Column("Similarity", "DialogueCSE",
            _task("Similarity", similarity_in_groups, similarity_data, "limit"), {"metric": "Corr"}),
 )  # fmt: skip
