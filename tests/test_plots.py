@@ -166,12 +166,20 @@ def test_training_curves_show_loss_and_rate():
     assert len(plots.training_curves(data.drop(columns="rate")).axes) == 1
 
 
+def test_rows_of_panels_with_the_same_labels_are_explained_once():
+    rows = [(0.0, 0.0, "m", part, label) for part in ("a", "b", "c") for label in ("x", "z" if part == "c" else "y")]
+    figure = plots.projection_panels(pd.DataFrame(rows, columns=["x", "y", "model", "part", "label"]), rows="part")
+    explained = [[text.get_text() for text in axes.get_legend().texts] for axes in figure.axes if axes.get_legend()]
+    assert explained == [["x", "y"], ["x", "z"]]
+
+
 # --- uniformity and alignment -------------------------------------------------------------------------------------
 
 
-def test_names_of_crowded_points_do_not_overlap():
+@pytest.mark.parametrize("spread", [0.05, 1e-6])
+def test_names_of_crowded_points_do_not_overlap(spread):
     random = np.random.default_rng(2)
-    data = pd.DataFrame(random.normal(size=(9, 2)) * 0.05, columns=["uniformity", "alignment"])
+    data = pd.DataFrame(random.normal(size=(9, 2)) * spread, columns=["uniformity", "alignment"])
     data.loc[8] = [-2.0, 1.0]
     figure = plots.uniformity_alignment(data.assign(model=[f"model {i}" for i in range(9)]))
     figure.draw_without_rendering()

@@ -81,6 +81,19 @@ def test_a_run_that_failed_is_not_kept(runs, project):
     assert not (project / "papers" / "tadse").exists()
 
 
+def test_of_a_run_with_values_set_by_hand_only_how_it_ran_is_kept(runs, project):
+    said = json.loads((runs[0] / "run.json").read_text())
+    (runs[0] / "run.json").write_text(json.dumps(said | {"set_by_hand": {"seed": 2, "max_steps": 3}}))
+    with pytest.raises(DataError, match=r"it has no tables/training-times.csv"):
+        records.record(runs[0], project)
+    (runs[0] / "tables").mkdir(exist_ok=True)
+    (runs[0] / "tables" / "training-times.csv").write_text("model,projected hours\nDSE,4.0\n")
+    (place,) = records.record(runs[0], project)
+    assert place == project / "papers" / "dse" / "trial" / "quick"
+    assert {path.name for path in place.iterdir()} == {"run.json", "training-times.csv"}
+    assert not (project / "papers" / "dse" / "results").exists() and not (project / "figures").exists()
+
+
 def test_a_notebook_too_large_to_be_shown_is_refused(runs, project, monkeypatch):
     monkeypatch.setattr(records, "LARGEST", 100)
     with pytest.raises(DataError, match="draw fewer points"):

@@ -71,13 +71,15 @@ def projection_panels(
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_box_aspect(1)
         axes.spines[:].set(visible=True, color=LINE)
+    explained: list[str] = []
     for *row, side in grid:
         fullest = max(row, key=lambda axes: len(axes.collections))
+        handles, labels = fullest.get_legend_handles_labels()
         side.axis("off")
-        side.legend(
-            *fullest.get_legend_handles_labels(), loc="center left", bbox_to_anchor=(-0.12, 0.5), borderpad=0,
-            handlelength=1.4, handletextpad=0.4, labelspacing=0.35,
-        )  # fmt: skip
+        if labels != explained:  # rows with the same labels are explained once
+            side.legend(handles, labels, loc="center left", bbox_to_anchor=(-0.12, 0.5), borderpad=0, handlelength=1.4,
+                        handletextpad=0.4, labelspacing=0.35)  # fmt: skip
+        explained = labels
     method = data["method"].iloc[0] if "method" in data else "Projection"
     figure.suptitle(title or f"{method} of sentence vectors")
     return figure
@@ -187,7 +189,7 @@ def _name_points(axes: Axes, points: np.ndarray, names: Sequence[str], colours: 
         measured.remove()
         blocked = [box for j, boxes in taken.items() if j != i for box in boxes]
         best = (np.inf,)
-        for distance, angle in product((9, 20, 32, 46), np.arange(16) * np.pi / 8):
+        for distance, angle in product((9, 20, 32, 46, 62, 80, 100), np.arange(16) * np.pi / 8):
             step = distance * np.array([np.cos(angle), np.sin(angle)])
             held = (0.5, int(step[1] < 0)) if abs(step[0]) < 4 else (int(step[0] < 0), 0.5)
             way = [places[i] + step * scale * part for part in (0.5, 0.75, 1)]

@@ -22,10 +22,13 @@ def record(folder: Path, root: Path) -> list[Path]:
 
     A run that did not finish, or whose notebook is too large to be read where the code is hosted, is refused. Paths of
     the machine it ran on are taken out of the notebook. What was recorded before for the profile is replaced.
+    A run with values set by hand is a trial: how it ran is kept in ``papers/<slug>/trial/<profile>/``, not its results.
     """
     run = open_run(folder)
     if run["status"] != "done":
         raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
+    if run["set_by_hand"].keys() - {"seed"}:
+        return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
     notebook = folder / "notebook.ipynb"
     text = portable(notebook.read_text(encoding="utf-8"), folder, root) if notebook.is_file() else ""
     if (size := len(text.encode())) > LARGEST:
@@ -44,6 +47,17 @@ def record(folder: Path, root: Path) -> list[Path]:
     for drawn in sorted((folder / "figures").glob("*.png")):
         (figures / drawn.name).write_bytes(smaller(drawn.read_bytes()))
     return [place, figures]
+
+
+def _record_trial(folder: Path, place: Path) -> Path:
+    kept = [folder / "run.json", folder / "tables" / "training-times.csv"]
+    for path in kept:
+        if not path.is_file():
+            raise DataError(f"{folder} is not recorded as a trial: it has no {path.relative_to(folder)}")
+    place.mkdir(parents=True, exist_ok=True)
+    for path in kept:
+        shutil.copy(path, place)
+    return place
 
 
 def portable(notebook: str, folder: Path, root: Path) -> str:

@@ -179,6 +179,11 @@ class Run:
         self._tables[table] = shown
         return shown
 
+    def keep(self, name: str, shown: pd.DataFrame) -> pd.DataFrame:
+        """A table that no paper prints, to be shown; written to `tables/` when the run finishes."""
+        self._tables[name] = shown
+        return shown
+
     def figure(
         self, name: str, figure: Callable | Figure, *, data: pd.DataFrame, caption: str, alt: str, **arguments: Any
     ) -> Figure:

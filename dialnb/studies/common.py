@@ -55,7 +55,7 @@ def training_times(run, curves: pd.DataFrame, full: Callable[[str], float]) -> p
         each = facts["seconds"] / max(1, facts["steps"] - facts["resumed_at"])
         took = {"steps": facts["steps"], "minutes": facts["seconds"] / 60, "GPU memory (GB)": facts["peak_memory_gb"]}
         rows.append({"model": model, **took, "printed steps": steps, "projected hours": steps * each / 3600})
-    return pd.DataFrame(rows).round(3)
+    return run.keep("training-times", pd.DataFrame(rows).round(3))
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
