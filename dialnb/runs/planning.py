@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import operator
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,8 @@ def describe(profiles: Profiles, profile: str, settings: Settings) -> str:
 
 
 def _line(step: Step) -> str:
-    models = f": {', '.join(step.models)}" if step.models else ""
+    each = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(step.models).items()]
+    models = f": {', '.join(each)}" if each else ""
     return f"{step.stage}{models}" + (f" ({step.steps:,} steps each)" if step.steps else "")
 
 
