@@ -83,7 +83,6 @@ class Paper:
     tables: Mapping[str, Table]
     figures: tuple[Mapping[str, str], ...]
     mismatches: tuple[Mapping[str, Any], ...]
-    conventions: str = ""
 
     @property
     def own(self) -> bool:
@@ -130,7 +129,6 @@ def parse_paper(raw: Mapping[str, Any], where: str) -> Paper:
         tables=by_id,
         figures=tuple(raw.get("figures", ())),
         mismatches=tuple(raw.get("mismatches", ())),
-        conventions=raw.get("conventions", ""),
     )
 
 

@@ -137,6 +137,13 @@ def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
     assert {"STAR", "CI-ToD", "UbuntuIRC"} == set(rows["dataset"]) and {"task", "metric", "seed", "value", "n"} <= set(
         rows
     )
+    summary = diaeval.diaeval_summary(rows).set_index(["dataset", "metric"])
+    top = rows.query("metric == 'Top-3' and dataset == 'UbuntuIRC' and ties == 'against'")
+    assert summary.loc[("UbuntuIRC", "Top-3"), "value"] == pytest.approx(top["value"].mean(), abs=0.005)
+    assert (
+        summary.loc[("UbuntuIRC", "Top-3"), "n"] == 4 and ("CI-ToD", "Accuracy of the majority label") in summary.index
+    )
+    assert len(summary) == 2 + 2 + 4
     compared = compare_table("wmdc", "T4", rows.assign(model="mine")).rows.query("model == 'mine'")
     assert (compared["status"] == "substitute").all() and (compared["seeds"] == 4).all()
 

@@ -29,7 +29,6 @@ from dialnb.progress import Bar
 
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 POOLINGS = ("mean", "cls", "pooler", "max")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 class Encoder(nn.Module):
