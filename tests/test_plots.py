@@ -173,6 +173,16 @@ def test_rows_of_panels_with_the_same_labels_are_explained_once():
     assert explained == [["x", "y"], ["x", "z"]]
 
 
+def test_a_legend_below_is_no_wider_than_its_figure():
+    steps = np.arange(3)
+    names = [f"a rather long name of model {i} on a corpus" for i in range(5)]
+    data = pd.concat(pd.DataFrame({"step": steps, "loss": 2.0 - steps, "model": name}) for name in names)
+    figure = plots.training_curves(data)
+    figure.draw_without_rendering()
+    (below,) = figure.legends
+    assert below.get_window_extent().width <= figure.bbox.width and legend(figure) == names
+
+
 # --- uniformity and alignment -------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dialnb.plots.style import COLUMN, INK, WIDE, canvas, in_style, looks, require
+from dialnb.plots.style import COLUMN, INK, WIDE, canvas, in_style, legend_below, looks, require
 from dialnb.statistics import mean_interval
 
 HATCHES = ("", "///", "...", "xx")
@@ -52,7 +52,7 @@ def grouped_bars(
     axes.set_ylim(bottom=0 if data[value].min() >= 0 else None, top=axes.get_ylim()[1] * 1.08)
     axes.grid(axis="y")
     if bar:
-        figure.legend(loc="outside lower center", ncols=len(kinds))
+        legend_below(figure, axes.get_legend_handles_labels()[0], len(kinds))
     return figure
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, looks, require
+from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, legend_below, looks, require
 from dialnb.statistics import mean_interval
 
 
@@ -78,9 +78,9 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
             axes[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
     axes[0].set(ylabel="loss", title=title)
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    lines, names = axes[0].get_legend_handles_labels()
-    if len(names) > 3:
-        figure.legend(lines, names, loc="outside lower center", ncols=2)
+    lines, _ = axes[0].get_legend_handles_labels()
+    if len(lines) > 3:
+        legend_below(figure, lines, 2)
     else:
         axes[0].legend()
     if with_rate:
@@ -127,7 +127,7 @@ def _grid(
     handles = [handle for handle in grid.flat[0].get_lines() if handle.get_label()] if line else []
     handles += [Patch(color=LINE, label=f"95 % interval over {units}")] if banded else []
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
+        legend_below(figure, handles, 2 * columns)
     return figure
 
 

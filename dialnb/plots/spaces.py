@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
-from dialnb.plots.style import COLUMN, INK, LINE, SOFT, WIDE, canvas, in_style, looks, require
+from dialnb.plots.style import COLUMN, INK, LINE, SOFT, WIDE, canvas, in_style, legend_below, looks, require
 
 SIZES = {"*": 55, ".": 45}
 """Areas of the markers that look smaller than the others."""
@@ -122,10 +122,9 @@ def highlighted_panels(
             top.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=INK, lw=1.1, zorder=4))
             grid[1, column].set(xlim=(corner[0], corner[0] + side), ylim=(corner[1], corner[1] + side))
             grid[1, column].set_xlabel("the square above, larger")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
+    handles, _ = grid[0, 0].get_legend_handles_labels()
     other = Line2D([], [], linestyle="", marker="o", markersize=4, color=LINE, label="other intents")
-    figure.legend(handles=[*handles, other], loc="outside lower center",
-                  ncols=min(len(labels) + 1, int(figure.get_figwidth() // 2.2)))  # fmt: skip
+    legend_below(figure, [*handles, other], int(figure.get_figwidth() // 2.2))
     method = data["method"].iloc[0] if "method" in data else "Projection"
     figure.suptitle(title or f"{method} of sentence vectors")
     return figure

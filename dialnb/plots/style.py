@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from dialnb.errors import DataError
@@ -56,6 +57,15 @@ STYLE = {
     "figure.dpi": 100,
     "savefig.dpi": 200,
 }
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
+    """A legend under the panels, in at most so many columns, and in no more than the width of the figure holds."""
+    for columns in range(min(most, len(handles)), 0, -1):
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
