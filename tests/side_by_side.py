@@ -7,6 +7,8 @@ import os
 import numpy as np
 import pandas as pd
 
+from dialnb.errors import Offline, UnknownName
+
 
 def where_and_what(encoder, records, number: int) -> pd.DataFrame:
     vectors = encoder.encode([record.text for record in records])
@@ -15,6 +17,10 @@ def where_and_what(encoder, records, number: int) -> pd.DataFrame:
 
 def fails(number: int) -> None:
     raise ValueError(f"no luck with {number}")
+
+
+def refuses(kind: str) -> None:
+    raise Offline("no network. Try again") if kind == "Offline" else UnknownName("recipe", "DSX", ["DSE"])
 
 
 def dies(number: int, parent: int) -> int:

@@ -10,7 +10,7 @@ import side_by_side
 import tiny
 
 from dialnb.data import load
-from dialnb.errors import DialnbError
+from dialnb.errors import Offline, UnknownName
 from dialnb.runs.stages import StageCache
 from dialnb.runs.workers import Workers
 
@@ -49,8 +49,15 @@ def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, worke
 
 
 def test_a_failing_stage_is_told_with_its_traceback(workers):
-    with pytest.raises(DialnbError, match=r"(?s)stage bad failed.*side_by_side.*no luck with 7"):
+    with pytest.raises(RuntimeError, match=r"(?s)stage bad failed.*side_by_side.*no luck with 7"):
         workers.make({"bad": (side_by_side.fails, {"number": 7})})
+
+
+@pytest.mark.parametrize("error", [Offline("no network. Try again"), UnknownName("recipe", "DSX", ["DSE"])])
+def test_an_error_on_purpose_is_the_same_as_in_one_process(workers, error):
+    with pytest.raises(type(error)) as raised:
+        workers.make({"bad": (side_by_side.refuses, {"kind": type(error).__name__})})
+    assert str(raised.value) == str(error)
 
 
 def test_a_process_that_dies_leaves_the_work_to_the_caller(cache, workers):

@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialnb.errors import DialnbError
 from dialnb.runs.stages import StageCache, StageRecord
@@ -52,8 +52,8 @@ class Workers:
                     break
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     found, name, done = future.result(), waiting.pop(future), done + 1
-                    if isinstance(found, str):
-                        raise DialnbError(f"stage {name} failed in its own process:\n{found}")
+                    if isinstance(found, Failure):
+                        raise found.error(name)
                     if found is None:
                         self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made alone later")
                     elif not found.cached:
@@ -84,8 +84,23 @@ def _prepare(threads: int) -> None:
     sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for life)
 
 
-def _make(job: bytes) -> StageRecord | str | None:
-    """The record of the stage, the traceback of its failure, or None where the GPU had no memory left for it.
+class Failure(NamedTuple):
+    """Why a stage failed: an error that was raised on purpose (its kind and words), or a fault (its traceback)."""
+
+    kind: type[DialnbError] | None
+    words: str
+
+    def error(self, name: str) -> Exception:
+        """The same error as in one process; a fault is none that a notebook goes on from."""
+        if self.kind is None:
+            return RuntimeError(f"stage {name} failed in its own process:\n{self.words}")
+        error = self.kind.__new__(self.kind)
+        error.args = (self.words,)
+        return error
+
+
+def _make(job: bytes) -> StageRecord | Failure | None:
+    """The record of the stage, why it failed, or None where the GPU had no memory left for it.
 
     What torch holds back for a next stage is given to the other processes.
     """
@@ -94,9 +109,11 @@ def _make(job: bytes) -> StageRecord | str | None:
     try:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
         return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
+    except DialnbError as error:
+        return Failure(type(error), str(error))
     except Exception as error:
         lacking = isinstance(error, RuntimeError) and "out of memory" in str(error)
-        return None if lacking else traceback.format_exc(limit=-6)
+        return None if lacking else Failure(None, traceback.format_exc(limit=-6))
     finally:
         inputs = None
         torch.cuda.empty_cache()
