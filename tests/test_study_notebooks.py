@@ -60,10 +60,15 @@ def done(request, tmp_path_factory) -> tuple[str, Path]:
     return slug, next((folder / "runs").iterdir())
 
 
+def test_what_the_whole_training_would_take_is_projected_from_the_steps_that_ran(done):
+    times = pd.read_csv(done[1] / "tables" / "training-times.csv")
+    assert len(times) and (times["printed steps"] >= times["steps"]).all() and (times["projected hours"] >= 0).all()
+
+
 def test_every_printed_table_is_written_with_a_reason_for_each_row_that_did_not_run(done):
     slug, folder = done
     shown = set(load_paper(slug).tables) - NOTEBOOKS[slug].tables_left_out
-    assert {path.stem for path in (folder / "tables").glob("*.csv")} == shown
+    assert {path.stem for path in (folder / "tables").glob("*.csv")} == {*shown, "training-times"}
     for table in shown:
         rows = pd.read_csv(folder / "tables" / f"{table}.csv")
         missing = rows[rows["status"] == "not run"]
