@@ -21,10 +21,7 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One tab. `problems` are console errors and exceptions, `requests` the addresses that pages asked for.
-
-    A dialog is answered with yes at once, and its kind noted in `dialogs`.
-    """
+    """One tab. `problems` are console errors and exceptions, `requests` the addresses that pages asked for."""
 
     def __init__(self, program: str, profile: Path) -> None:
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--hide-scrollbars"]
@@ -38,7 +35,6 @@ class Browser:
         self.count, self.session = 0, ""
         self.problems: list[str] = []
         self.requests: list[str] = []
-        self.dialogs: list[str] = []
         self.loaded = False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -84,7 +80,6 @@ class Browser:
         elif method == "Page.loadEventFired":
             self.loaded = True
         elif method == "Page.javascriptDialogOpening":  # "leave this page?" would wait for its answer for ever
-            self.dialogs.append(event["type"])
             self._send("Page.handleJavaScriptDialog", accept=True)
 
     def open(self, url: str, width: int, scheme: str = "light", height: int = 900) -> None:
