@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tiny
@@ -133,7 +136,7 @@ def test_no_room_for_words_is_refused():
 def test_cached_tokens_are_read_back_and_a_broken_cache_is_rebuilt(tmp_path, monkeypatch):
     pieces, texts = Wordpieces(tiny.tokenizer()), tiny.sentences(9)
     fresh = pieces.cached(texts, 16, "right", tmp_path)
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.safetensors")
     monkeypatch.setattr(pieces, "_bare", lambda texts: pytest.fail("tokenised again"))
     again = pieces.cached(texts, 16, "right", tmp_path)
     assert again.ids.tolist() == fresh.ids.tolist() and again.offsets.tolist() == fresh.offsets.tolist()
@@ -143,7 +146,21 @@ def test_cached_tokens_are_read_back_and_a_broken_cache_is_rebuilt(tmp_path, mon
     pieces.cached(texts[:-1], 16, "right", tmp_path)
     pieces.cached(texts, 15, "right", tmp_path)
     pieces.cached(texts, 16, "left", tmp_path)
-    assert len(list(tmp_path.iterdir())) == 4, "texts, length and side all belong to the key"
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4, "texts, length and side all belong to the key"
+
+
+def test_texts_that_many_ask_for_at_once_are_tokenised_once(tmp_path):
+    pieces, texts, calls = Wordpieces(tiny.tokenizer()), tiny.sentences(9), []
+
+    def slowly(texts, bare=pieces._bare):
+        calls.append(len(texts))
+        time.sleep(0.2)
+        return bare(texts)
+
+    pieces._bare = slowly
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: pieces.cached(texts, 16, "right", tmp_path).ids.tolist(), range(4)))
+    assert calls == [9] and made == made[:1] * 4
 
 
 def test_the_fingerprint_ignores_what_the_last_caller_padded_to():

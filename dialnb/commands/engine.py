@@ -121,9 +121,9 @@ def _corpus(arguments: argparse.Namespace) -> int:
 
 def _pretrain(arguments: argparse.Namespace) -> int:
     from dialnb.models.cards import pretraining_card
-    from dialnb.training.pretrain import PRETRAINING, PretrainingRecipe, pretrain
+    from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 
-    settings = change(PRETRAINING, arguments.set)
+    settings = change(pretraining_settings(arguments.shape), arguments.set)
     recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
     dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
     work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")

@@ -6,6 +6,7 @@ Layout of the cache (`DIALNB_CACHE`, by default the user's cache folder):
     partial/                downloads under way; an interrupted one is continued next time
     quarantine/             files that failed their check, kept for inspection
     locks/                  one lock per file, so that processes do not fetch the same file twice
+    tokens/                 texts as token ids, so that every model that reads them tokenises them once between them
     recorded.json           sha256 of files that the registry has no hash for, taken at first sight and enforced since
 
 sha256 runs at more than a gigabyte per second, so a file is hashed again whenever a store hands it out for the first
@@ -74,6 +75,11 @@ class Store:
             raise DataError(
                 f"the mirror {self.mirror!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
             )
+
+    @property
+    def tokens(self) -> Path:
+        """Where tokenised texts are kept for all models that read the same ones."""
+        return self.cache / "tokens"
 
     def path(self, source: str, key: str) -> Path:
         """Local path of one verified, uncompressed file, fetched if need be."""

@@ -75,22 +75,34 @@ class Wordpieces:
         return Tokens(ids, offsets)
 
     def cached(self, texts: Sequence[str], max_length: int, truncate: str, folder: Path) -> Tokens:
-        """As a call, but read from ``folder`` when the same texts were tokenised before."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file, save_file
+        """As a call, but read from ``folder`` when the same texts were tokenised before; of several processes that
+        ask at once one does the work and the others wait for it."""
+        from filelock import FileLock
+        from safetensors.numpy import save_file
 
         key = hashlib.sha256(f"{self.fingerprint()}|{max_length}|{truncate}|{len(texts)}".encode())
         for text in texts:
             key.update(text.encode("utf-8", "surrogatepass") + b"\0")
         path = Path(folder) / f"tokens-{key.hexdigest()[:32]}.safetensors"
-        if path.is_file():
-            try:
-                return Tokens(**load_file(path))
-            except (SafetensorError, OSError, TypeError):
-                path.unlink(missing_ok=True)
-        tokens = self(texts, max_length, truncate)
+        if (known := _read(path)) is not None:
+            return known
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
-        draft.replace(path)
-        return tokens
+        with FileLock(f"{path}.lock"):
+            if (known := _read(path)) is not None:
+                return known
+            tokens = self(texts, max_length, truncate)
+            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
+            draft.replace(path)
+            return tokens
+
+
+def _read(path: Path) -> Tokens | None:
+    """What is stored there; None where nothing is, or nothing that can be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return Tokens(**load_file(path))
+    except (SafetensorError, OSError, TypeError):
+        return None

@@ -33,7 +33,7 @@ from dialnb.studies.matching_data import (
 )
 from dialnb.studies.training import Job
 from dialnb.training import TrainingSettings
-from dialnb.training.pretrain import PRETRAINING, PretrainingRecipe
+from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
 from dialnb.training.recipes import scaled
 
 BASELINES = {
@@ -169,7 +169,7 @@ def _pretraining(run) -> dict[str, Job]:
     if "ECD" not in families(run) or s.chinese_encoder:
         return {}
     changes = {"epochs": s.pretrain_epochs, "batch_size": s.pretrain_batch, "max_steps": s.pretrain_steps}
-    recipe = PretrainingRecipe("mini", settings=scaled(PRETRAINING, seed=s.seed, **changes))
+    recipe = PretrainingRecipe("mini", settings=pretraining_settings("mini", seed=s.seed, **changes))
     inputs = {"corpora": text_of("ECD", s.data), "recipe": recipe, "name": "mini-chinese"}
     return {"pretrain a Chinese encoder": (pretrain_on, inputs)}
 

@@ -15,6 +15,7 @@ import torch
 from dialnb.data import Dataset
 from dialnb.data.corpora import Conversation, sentences_of
 from dialnb.data.records import RetrievalQuery, ScoredPair
+from dialnb.data.store import default_store
 from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
@@ -87,7 +88,7 @@ def spoken(corpora: Sequence[Dataset]) -> list[Conversation]:
 
 def pretrain_on(corpora: list[Dataset], recipe: PretrainingRecipe, name: str, folder: Path) -> dict[str, Any]:
     """An encoder and its vocabulary from scratch."""
-    encoder, result = pretrain(spoken(corpora), recipe, folder, name=name)
+    encoder, result = pretrain(spoken(corpora), recipe, folder, name=name, cache=default_store().tokens)
     return {"encoder": encoder, "curve": result.curve, "training": result}
 
 
@@ -101,7 +102,8 @@ def adapt(
     alone first, for ``head_steps``.
     """
     texts = thin(list(dict.fromkeys(text for c in spoken(corpora) for text in c.utterances)), limit)
-    examples = MaskedExamples.from_tokens(encoder, tokenise_once(encoder, texts, max_length, folder), 0.15)
+    tokens = tokenise_once(encoder, texts, max_length, default_store().tokens)
+    examples = MaskedExamples.from_tokens(encoder, tokens, 0.15)
     torch.manual_seed(settings.seed)
     objective, layers = MaskedLanguageModel(encoder), encoder.transformer.config.num_hidden_layers
     alone = replace(settings, freeze=layers, learning_rate=1e-3, epochs=head_steps, max_steps=head_steps)
@@ -125,7 +127,7 @@ def train_matching(
     groups = thin(groups, seen, settings.seed)
     examples = matching_examples(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
-        max_length=matching.max_length, cache=folder,
+        max_length=matching.max_length, cache=default_store().tokens,
     )  # fmt: skip
     torch.manual_seed(settings.seed)
     objective = MODELS[matching.model](encoder.dim, matching.temperature)

@@ -15,6 +15,7 @@ import torch
 
 from dialnb.data import Dataset
 from dialnb.data.records import MatchingGroup, SelectionGroup
+from dialnb.data.store import default_store
 from dialnb.evaluation import geometry
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.metrics import pad_lists, ranked_labels, tidy_frame, tidy_rows
@@ -79,11 +80,11 @@ def post_train(
 ) -> dict[str, Any]:  # fmt: skip
     """The "+" of a model: language modelling goes on over the contexts of the corpus it will be trained on."""
     groups, selector = groups_of(parts, "train", limit), Selector(encoder, max_length, seed=settings.seed)
-    own = selector.encoder
+    own, cache = selector.encoder, default_store().tokens
     if kind == "ELECTRA":
-        examples, objective = replaced_token_examples(own, groups, max_length, folder), replaced_token_detection(own)
+        examples, objective = replaced_token_examples(own, groups, max_length, cache), replaced_token_detection(own)
     else:
-        examples, objective = next_sentence_examples(own, groups, max_length, folder), NextSentencePrediction(own)
+        examples, objective = next_sentence_examples(own, groups, max_length, cache), NextSentencePrediction(own)
     result = train(own, objective, examples, settings, folder, name=f"{kind}+")
     own.name = f"{kind}+"
     return {"encoder": own.eval(), "curve": result.curve, "training": result}
@@ -101,7 +102,12 @@ def train_selector(
     """
     selector = Selector(encoder, max_length, seed=settings.seed)
     examples = manipulation_examples(
-        selector.encoder, groups_of(parts, "train", limit), max_length, folder, tasks=tasks, protocol=protocol
+        selector.encoder,
+        groups_of(parts, "train", limit),
+        max_length,
+        default_store().tokens,
+        tasks=tasks,
+        protocol=protocol,
     )
     validation, asked = (groups_of(parts, *part) if part[1] else [] for part in (("dev", dev), ("test", probe)))
     best, found = folder / "best", folder / "epochs.csv"

@@ -112,7 +112,7 @@ def _fit(
     folder: Path, on_epoch: Callable[[int, Encoder], None] | None = None,
 ):  # fmt: skip
     made = get_recipe(recipe)
-    examples = made.examples(encoder, [source.augmentation() for source in sources], default_store().cache / "tokens")
+    examples = made.examples(encoder, [source.augmentation() for source in sources], default_store().tokens)
     torch.manual_seed(settings.seed)  # for the layers that start at random
     objective = made.objective(encoder, **options)
     return train(encoder, objective, examples, settings, folder, on_epoch, name=recipe), objective

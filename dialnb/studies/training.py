@@ -6,7 +6,6 @@ A stage is found again by its inputs and the code it reaches; this module is sma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +14,11 @@ import numpy as np
 from dialnb.data import Dataset
 from dialnb.data.corpora import Conversation, utterances_of
 from dialnb.data.records import InferenceItem, Record
+from dialnb.data.store import default_store
 from dialnb.examples.pairs import tail_quirk
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.training import TrainingSettings
-from dialnb.training.pretrain import PRETRAINING, PretrainingRecipe, pretrain
+from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 from dialnb.training.recipes import train_recipe
 
 Job = tuple[Callable[..., Any], dict[str, Any]]
@@ -82,7 +82,8 @@ def train_model(
 
     dialogues = conversations(corpora, limit, tail)
     on_epoch = keep if keep_epochs else None
-    result = train_recipe(recipe, encoder, dialogues, settings, folder, folder, options, on_epoch=on_epoch)
+    tokens = default_store().tokens
+    result = train_recipe(recipe, encoder, dialogues, settings, folder, tokens, options, on_epoch=on_epoch)
     encoder.name = recipe
     kept = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
     epochs = {int(path.name): load_encoder(path) for path in kept}
@@ -94,7 +95,7 @@ def pretraining(
     max_steps: int | None = None, seed: int = 1, kind: str = "bert",
 ) -> Job:  # fmt: skip
     """The stage that makes an encoder of ``shape`` from scratch, with the word pieces of another one."""
-    settings = replace(PRETRAINING, epochs=epochs, max_steps=max_steps, seed=seed)
+    settings = pretraining_settings(shape, epochs=epochs, max_steps=max_steps, seed=seed)
     return pretrain_encoder, {
         "recipe": PretrainingRecipe(shape, kind, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
         "limit": limit,
@@ -106,7 +107,9 @@ def pretrain_encoder(
 ) -> dict[str, Any]:
     """The new encoder, its loss curve and the facts of its training."""
     dialogues = conversations(corpora, limit)
-    encoder, result = pretrain(dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer)
+    encoder, result = pretrain(
+        dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer, cache=default_store().tokens
+    )
     return {"encoder": encoder, "curve": result.curve, "training": result}
 
 

@@ -18,7 +18,7 @@ from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, tra
 from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
 from dialnb.studies.training import Job, Step, in_waves, pretraining
 from dialnb.training import TrainingSettings
-from dialnb.training.pretrain import PRETRAINING, SHAPES, PretrainingRecipe
+from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretraining_settings
 from dialnb.training.recipes import scaled
 
 MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
@@ -142,7 +142,7 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
                               s.pretrain_steps, s.seed, "electra")  # fmt: skip
         else:
             texts = [load(*part) for part in CHINESE_TEXT]
-            settings = scaled(PRETRAINING, epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
+            settings = pretraining_settings(name, epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
             recipe = PretrainingRecipe(name, "bert" if kind == "BERT" else "electra", settings=settings)
             job = pretrain_on, {"corpora": texts, "recipe": recipe, "name": f"Chinese {name}"}
         steps.append(Step(f"pretrain {language} {kind}", ENGLISH, lambda _, job=job: job, place))

@@ -31,6 +31,17 @@ PRETRAINING = TrainingSettings(
     batch_size=1024, epochs=8, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
     weight_decay=0.01, clip=1.0, precision="bfloat16", checkpoint_every=2000,
 )  # fmt: skip
+RATES = {"mini": 1e-3, "small": 1e-3, "medium": 5e-4, "base": 2e-4}
+"""Deep encoders that normalise after each layer stop learning at the rate of the small ones: ``medium`` at 1e-3 ended
+at chance in every test."""
+
+
+def pretraining_settings(shape: str, **changes) -> TrainingSettings:
+    """How an encoder of ``shape`` is pretrained, with ``changes`` as far as they are given."""
+    if shape not in RATES:
+        raise UnknownName("shape", shape, RATES)
+    own = {"learning_rate": RATES[shape]} | {name: value for name, value in changes.items() if value is not None}
+    return replace(PRETRAINING, **own)
 
 
 @dataclass(frozen=True)
@@ -98,16 +109,17 @@ def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) 
 
 def pretrain(
     dialogues: Sequence[Conversation], recipe: PretrainingRecipe, folder=None, device: str | None = None,
-    name: str = "pretrain", tokenizer=None,
+    name: str = "pretrain", tokenizer=None, cache=None,
 ) -> tuple[Encoder, TrainingResult]:  # fmt: skip
-    """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed."""
+    """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed,
+    and ``cache`` (by default the same) the tokenised texts."""
     seed = recipe.settings.seed
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
     torch.manual_seed(seed)
     body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
     encoder = Encoder(body, tokenizer, name=name).to(device)
-    rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, folder)
+    rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache or folder)
     examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
     if recipe.kind == "electra":
         small = Encoder(new_transformer("electra", _shared_width(recipe), len(tokenizer)), tokenizer).to(device)
