@@ -40,18 +40,15 @@ def points(seed: int = 1) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).assign(method="t-SNE", preservation=0.9)
 
 
-def test_the_square_holds_the_two_closest_points_of_the_highlighted_intents():
-    data = points()
+def test_the_square_lies_where_the_highlighted_intents_meet_and_not_at_a_chance_pair():
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.normal((0, 0), 1, (40, 2)), rng.normal((1, 0), 1, (40, 2)), [[30, 30], [30, 30]]])
+    labels = ["PlayMusic"] * 40 + ["AddToPlaylist"] * 40 + ["PlayMusic", "AddToPlaylist"]
+    data = pd.DataFrame({"x": places[:, 0], "y": places[:, 1], "label": labels, "model": "SimCSE"})
     figure = plots.highlighted_panels(data, highlight=["PlayMusic", "AddToPlaylist"])
-    for panel, name in enumerate(("SimCSE", "TaDSE")):
-        part = data[data["model"] == name]
-        first, second = (
-            part[part["label"] == label][["x", "y"]].to_numpy() for label in ("PlayMusic", "AddToPlaylist")
-        )
-        apart = np.linalg.norm(first[:, None] - second[None], axis=-1)
-        i, j = np.unravel_index(apart.argmin(), apart.shape)
-        (x0, x1), (y0, y1) = (getattr(figure.axes[2 + panel], f"get_{axis}lim")() for axis in "xy")
-        assert all(x0 <= x <= x1 and y0 <= y <= y1 for x, y in (first[i], second[j]))
+    (x0, x1), (y0, y1) = (getattr(figure.axes[1], f"get_{axis}lim")() for axis in "xy")
+    inside = data[data["x"].between(x0, x1) & data["y"].between(y0, y1)]
+    assert (inside["label"].value_counts() == 40).all() and len(inside) == 80
 
 
 def test_without_zoom_there_is_one_row_and_a_legend_for_the_others():

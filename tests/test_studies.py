@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
 from dialnb.errors import Offline
 from dialnb.papers import compare_table, published
+from dialnb.runs.files import read_json
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
@@ -138,6 +141,23 @@ def test_a_training_that_stops_within_its_first_epoch_keeps_none(corpus, tmp_pat
     settings = TrainingSettings(batch_size=8, epochs=2, max_steps=1)
     _, inputs = training("DSE", tiny.encoder(), [corpus], settings)
     assert train_model(**inputs, folder=tmp_path)["epochs"] == {}
+
+
+def test_simcse_comes_back_as_it_was_when_it_agreed_best_with_people(corpus, tmp_path, monkeypatch):
+    scores = iter([0.3, 0.9, 0.5])
+    monkeypatch.setattr("dialnb.studies.training.agreement", lambda *_, **__: next(scores))
+    settings = TrainingSettings(batch_size=8, epochs=9, max_steps=7, learning_rate=1e-3, evaluate_every=2)
+    _, inputs = training("SimCSE-unsup", tiny.encoder(), [corpus], settings)
+    made = train_model(**inputs, folder=tmp_path / "all")
+    assert read_json(tmp_path / "all" / "scores.json") == {"2": 0.3, "4": 0.9, "6": 0.5}
+    monkeypatch.setattr("dialnb.studies.training.agreement", lambda *_, **__: math.nan)
+    settings = replace(settings, max_steps=4, schedule="constant")
+    _, inputs = training("SimCSE-unsup", tiny.encoder(), [corpus], settings)
+    short = train_model(**inputs | {"dev": None}, folder=tmp_path / "four")
+    vectors = [m["encoder"].encode(["book a table"]) for m in (made, short)]
+    assert np.allclose(*vectors, atol=1e-6), "the encoder of step 4, not of step 7"
+    with_nan = train_model(**inputs, folder=tmp_path / "nan")
+    assert with_nan["training"].steps == 4, "a score that cannot be computed stops nothing"
 
 
 def test_entailed_pairs_are_positives_whatever_their_length(tmp_path):

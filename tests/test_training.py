@@ -394,6 +394,12 @@ def test_epochs_are_announced_after_the_whole_epoch_only():
     assert epochs == [(1, (1, 32)), (2, (1, 32))]
 
 
+def test_those_who_watch_are_called_after_so_many_steps():
+    steps = []
+    run(max_steps=7, epochs=9, evaluate_every=3, on_epoch=lambda step, _: steps.append(step))
+    assert steps == [3, 6]
+
+
 def test_drop_last_leaves_the_incomplete_batch_out():
     assert run(epochs=1)[2].steps == 4
     assert run(epochs=1, drop_last=True)[2].steps == 3

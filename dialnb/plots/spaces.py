@@ -92,7 +92,7 @@ def highlighted_panels(
 ) -> Figure:  # fmt: skip
     """A panel for each model in which the ``highlight`` labels are coloured and all others grey (TaDSE, Figure 4).
 
-    With ``zoom`` a second row shows the square around the place where the first two labels come closest.
+    With ``zoom`` a second row shows the square in which the first two labels meet most.
     """
     require(data, "highlighted_panels", ("x", "y", panels, colour))
     across, style = list(dict.fromkeys(data[panels])), looks(highlight)
@@ -131,15 +131,17 @@ def highlighted_panels(
 
 
 def _meeting(data: pd.DataFrame, colour: str, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
-    """Lower left corner and side of a square around the two closest points of the first two labels."""
+    """Lower left corner and side of the square around a point of the first two labels that holds most of both: most
+    of the rarer one, then most of all."""
     first, second = (data[data[colour] == label][["x", "y"]].to_numpy(float) for label in highlight[:2])
     everything = data[["x", "y"]].to_numpy(float)
     side = 0.28 * float(np.ptp(everything, axis=0).max())
     if not len(first) or not len(second):
         return everything.mean(0) - side / 2, side
-    apart = np.linalg.norm(first[:, None] - second[None], axis=-1)
-    i, j = np.unravel_index(int(apart.argmin()), apart.shape)
-    return (first[i] + second[j]) / 2 - side / 2, side
+    centres = np.concatenate([first, second])
+    held = [(np.abs(centres[:, None] - part).max(-1) <= side / 2).sum(1) for part in (first, second)]
+    best = max(range(len(centres)), key=lambda i: (min(held[0][i], held[1][i]), held[0][i] + held[1][i]))
+    return centres[best] - side / 2, side
 
 
 @in_style

@@ -119,7 +119,7 @@ def ablation_point(
 ) -> pd.DataFrame:  # fmt: skip
     """DSE trained with one thing changed, and its 1-shot intent accuracy; no rows where the loss left all bounds."""
     try:
-        model = train_model("DSE", encoder, corpora, settings, limit, tail, options, False, folder)["encoder"]
+        model = train_model("DSE", encoder, corpora, settings, limit, tail, options, False, None, folder)["encoder"]
     except TrainingError:
         return tidy_frame([])
     rows = [tasks.intents_of(model, records, name, test_limit, (1,), seeds) for name, records in sets.items()]

@@ -34,7 +34,7 @@ from dialnb.examples.matching import (
 from dialnb.examples.pairs import tokenise_once
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.studies.training import thin
+from dialnb.studies.training import agreement, thin
 from dialnb.training import TrainingSettings
 from dialnb.training.loop import train
 from dialnb.training.objective import Objective
@@ -134,13 +134,9 @@ def train_matching(
     keep = (lambda epoch, current: current.save(folder / "epochs" / str(epoch))) if len(dev) else None
     result = train(encoder, objective, examples, settings, folder, on_epoch=keep, name=matching.model)
     kept = [load_encoder(path, device=encoder.device) for path in sorted((folder / "epochs").glob("*"))]
-    best = max([encoder, *kept], key=partial(_development, pairs=dev)) if kept else encoder
+    best = max([encoder, *kept], key=partial(agreement, pairs=dev)) if kept else encoder
     best.name = matching.model
     return {"encoder": best.eval(), "curve": result.curve, "training": result, "groups": len(examples)}
-
-
-def _development(encoder: Encoder, pairs: Sequence[ScoredPair]) -> float:
-    return float(evaluate_similarity(encoder, pairs, dataset="dev")["value"].iloc[0])
 
 
 def sweep_point(

@@ -6,17 +6,20 @@ A stage is found again by its inputs and the code it reaches; this module is sma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialnb.data import Dataset
+from dialnb.data import Dataset, load
 from dialnb.data.corpora import Conversation, utterances_of
-from dialnb.data.records import InferenceItem, Record
+from dialnb.data.records import InferenceItem, Record, ScoredPair
 from dialnb.data.store import default_store
+from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.pairs import tail_quirk
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.runs.files import read_json, write_json
 from dialnb.training import TrainingSettings
 from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 from dialnb.training.recipes import train_recipe
@@ -65,29 +68,58 @@ def training(
 ) -> Job:  # fmt: skip
     """The stage that trains ``recipe`` from ``encoder``; every study builds it here, so that equal models are one."""
     kept = recipe in CURVES and settings.epochs > 1
+    dev = load("bundled/STS-B", "captions", "dev") if recipe == "SimCSE-unsup" else None
     return train_model, {
         "recipe": recipe, "encoder": encoder, "corpora": list(corpora), "settings": settings, "limit": limit,
-        "tail": tail, "options": options or {}, "keep_epochs": kept,
+        "tail": tail, "options": options or {}, "keep_epochs": kept, "dev": dev,
     }  # fmt: skip
 
 
 def train_model(
     recipe: str, encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, tail: bool,
-    options: dict[str, Any], keep_epochs: bool, folder: Path,
+    options: dict[str, Any], keep_epochs: bool, dev: Dataset | None, folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """The trained encoder, its loss curve, the facts of the training and, if asked for, the encoder of each epoch."""
+    """The trained encoder, its loss curve, the facts of the training and, if asked for, the encoder of each epoch.
+
+    With ``dev``, pairs that people scored, the encoder comes back as it was when it agreed with them best (SimCSE).
+    """
 
     def keep(epoch: int, current: Encoder) -> None:
         current.save(folder / "epochs" / str(epoch))
 
-    dialogues = conversations(corpora, limit, tail)
-    on_epoch = keep if keep_epochs else None
-    tokens = default_store().tokens
-    result = train_recipe(recipe, encoder, dialogues, settings, folder, tokens, options, on_epoch=on_epoch)
+    dialogues, tokens = conversations(corpora, limit, tail), default_store().tokens
+    watch = keep if keep_epochs else None
+    if dev is not None:
+        watch = keep_best(folder, partial(agreement, pairs=dev, pooling="cls"))
+    result = train_recipe(recipe, encoder, dialogues, settings, folder, tokens, options, on_epoch=watch)
+    if (folder / "best").is_dir():
+        encoder = load_encoder(folder / "best", device=encoder.device)
     encoder.name = recipe
     kept = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
     epochs = {int(path.name): load_encoder(path) for path in kept}
     return {"encoder": encoder.eval(), "curve": result.curve, "training": result, "epochs": epochs}
+
+
+def keep_best(folder: Path, score: Callable[[Encoder], float]) -> Callable[[int, Encoder], None]:
+    """Called during a training: saves the encoder in ``folder/best`` when it scores higher than it ever did before.
+
+    Scores are kept on disk, so that a training that was interrupted goes on comparing with what it saw.
+    """
+    path = folder / "scores.json"
+
+    def look(steps: int, encoder: Encoder) -> None:
+        before = {at: value for at, value in (read_json(path) or {}).items() if int(at) < steps}
+        value = float(np.nan_to_num(score(encoder), nan=-100.0))
+        if all(value > other for other in before.values()):
+            encoder.save(folder / "best")
+        write_json(path, before | {str(steps): value})
+
+    return look
+
+
+def agreement(encoder: Encoder, pairs: Sequence[ScoredPair], **encoding: Any) -> float:
+    """Spearman's correlation of cosines with the scores of ``pairs``, in percent: what development sets choose by."""
+    return float(evaluate_similarity(encoder, pairs, dataset="dev", **encoding)["value"].iloc[0])
 
 
 def pretraining(

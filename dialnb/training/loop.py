@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +64,9 @@ def train(
     """Train ``encoder`` (in place) and ``objective``'s heads on ``examples``.
 
     With ``folder`` the run checkpoints itself there and a second call with the same settings goes on where the first
-    one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch, for curves over training, and again
-    when a run goes on from the end of an epoch. The encoder comes back in its own mode and precision, nothing frozen.
+    one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch (or every ``evaluate_every`` steps, with
+    their number), for curves over training, and again when a run goes on from such a place. The encoder comes back in
+    its own mode and precision, nothing frozen.
     """
     return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
 
@@ -82,6 +84,7 @@ class _Run:
             len(examples), settings.batch_size, settings.seed, getattr(examples, "groups", None), settings.drop_last
         )
         self.total = settings.total_steps(self.plan.steps_per_epoch)
+        self.interval = settings.evaluate_every or self.plan.steps_per_epoch
         self.own = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
         if settings.precision == "float64":
             self.encoder.double(), self.objective.double()
@@ -93,6 +96,7 @@ class _Run:
         self.curve: list[tuple[int, float, float]] = []
         self.tokens_seen = self.examples_seen = 0
         self.interrupts = Interrupts()
+        self.others: int | None = None  # bytes on a GPU that are not this run's
         self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
 
     # --- one step -------------------------------------------------------------------------------------------------
@@ -220,9 +224,9 @@ class _Run:
         self._share_weights()
         if self.encoder.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.encoder.device)
-        epochs_done, inside = divmod(first, self.plan.steps_per_epoch)
-        if epochs_done and not inside:
-            self._call_on_epoch(epochs_done)
+            self.others = torch.cuda.memory_allocated(self.encoder.device) - self._own_bytes()
+        if first and not first % self.interval:
+            self._call_on_epoch(first)
         bar = Bar(
             total=self.total, initial=first, desc=self.name, unit="step", disable=not self.show_progress, mininterval=1
         )
@@ -241,16 +245,16 @@ class _Run:
                         self._record(*pending, bar)
                     self.update(step)
                     self._count(chunks)
-                    epoch_ends = (step + 1) % self.plan.steps_per_epoch == 0
+                    look = (step + 1) % self.interval == 0
                     last = step + 1 == self.total
                     stop = self.interrupts.seen if self.world == 1 else self.stop
-                    if last or epoch_ends or stop or (step + 1) % self.settings.checkpoint_every == 0:
+                    if last or look or stop or (step + 1) % self.settings.checkpoint_every == 0:
                         self._record(*pending, bar)
                         pending = None
                         self._save(step + 1)
                     bar.update()
-                    if epoch_ends:
-                        self._call_on_epoch((step + 1) // self.plan.steps_per_epoch)
+                    if look:
+                        self._call_on_epoch(step + 1)
                     if stop and not last:
                         self._leave(step + 1, bar)
         finally:
@@ -280,11 +284,11 @@ class _Run:
         training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.own
         self.encoder.train(training)
 
-    def _call_on_epoch(self, epoch: int) -> None:
+    def _call_on_epoch(self, steps: int) -> None:
         if self.on_epoch is not None:
             self._leave_training()
             self.encoder.eval()
-            self.on_epoch(epoch, self.encoder)
+            self.on_epoch(steps if self.settings.evaluate_every else steps // self.interval, self.encoder)
             self._enter_training()
 
     def _share_weights(self) -> None:
@@ -320,7 +324,6 @@ class _Run:
         )
 
     def _result(self, first: int, seconds: float) -> TrainingResult:
-        cuda = self.encoder.device.type == "cuda"
         curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
         return TrainingResult(
@@ -329,10 +332,18 @@ class _Run:
             seconds=seconds,
             examples_per_second=self.examples_seen / max(seconds, 1e-9),
             tokens_per_second=self.tokens_seen / max(seconds, 1e-9),
-            peak_memory_gb=torch.cuda.max_memory_allocated(self.encoder.device) / 2**30 if cuda else 0.0,
+            peak_memory_gb=self._peak_bytes() / 2**30,
             resumed_at=first,
             facts={"settings": self.settings.describe(), "objective": self.objective.describe(), **self._determinism()},
         )
+
+    def _own_bytes(self) -> int:
+        """What encoder and heads take on the device, where other models of the same process may lie too."""
+        parts = chain(*((*module.parameters(), *module.buffers()) for module in (self.encoder, self.objective)))
+        return sum(part.numel() * part.element_size() for part in dict.fromkeys(parts))
+
+    def _peak_bytes(self) -> int:
+        return torch.cuda.max_memory_allocated(self.encoder.device) - self.others if self.others is not None else 0
 
     def _determinism(self) -> dict:
         cuda, exact = self.encoder.device.type == "cuda", f"bit-identical with {torch.get_num_threads()} threads"

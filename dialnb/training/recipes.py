@@ -31,7 +31,8 @@ from dialnb.training.settings import TrainingSettings
 
 Dialogues = Sequence[Sequence[str]]
 DSE = TrainingSettings(batch_size=1024, epochs=15, learning_rate=3e-6, head_learning_rate=3e-4, precision="bfloat16")
-SIMCSE = TrainingSettings(batch_size=64, epochs=1, learning_rate=3e-5, schedule="linear", precision="bfloat16")
+SIMCSE = TrainingSettings(batch_size=64, epochs=1, learning_rate=3e-5, schedule="linear", precision="bfloat16",
+                          evaluate_every=125)  # fmt: skip
 TODBERT = TrainingSettings(batch_size=32, epochs=2, learning_rate=5e-5, schedule="linear", optimiser="adamw",
                            precision="bfloat16")  # fmt: skip
 WMDC = TrainingSettings(batch_size=256, learning_rate=3e-5, head_learning_rate=40 * 3e-5, schedule="onecycle",

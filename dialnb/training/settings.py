@@ -19,7 +19,8 @@ class TrainingSettings:
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
     with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
     of an epoch may be smaller than the others; ``drop_last`` leaves it out. ``compiled`` (GPU only) defaults to runs of
-    at least 1,500 steps, which earn the compile time back.
+    at least 1,500 steps, which earn the compile time back. ``evaluate_every`` so many steps (None: epochs)
+    whoever watches the training looks at the encoder.
     """
 
     batch_size: int = 1024
@@ -40,6 +41,7 @@ class TrainingSettings:
     drop_last: bool = False
     seed: int = 1
     checkpoint_every: int = 500
+    evaluate_every: int | None = None
 
     def __post_init__(self) -> None:
         for kind, value, known in (
@@ -51,7 +53,7 @@ class TrainingSettings:
                 raise UnknownName(kind, value, known)
         positive = {"batch_size": self.batch_size, "epochs": self.epochs, "learning_rate": self.learning_rate}
         positive |= {"checkpoint_every": self.checkpoint_every}
-        optional = ("max_steps", "chunk", "clip", "head_learning_rate")
+        optional = ("max_steps", "chunk", "clip", "head_learning_rate", "evaluate_every")
         positive |= {n: v for n in optional if (v := getattr(self, n)) is not None}
         for name, value in positive.items():
             if not value > 0:
