@@ -196,6 +196,8 @@ def test_with_one_seed_the_test_items_give_a_careful_interval():
     assert judge(claim(), close).verdict == "undecided" and judge(claim(), far).verdict == "holds"
     half = 1.96 * np.sqrt(2 * 2500 / 1000)
     assert judge(claim(), close).high - 1 == pytest.approx(half, abs=0.01)
+    found = judge(claim(paired_over="items"), close)
+    assert f"about {found.needed} times as many test items would decide" in found.reason
 
 
 def test_seeds_that_change_nothing_do_not_count_as_evidence():

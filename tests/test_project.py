@@ -109,6 +109,9 @@ def test_committed_notebooks_are_clean():
     assert notebooks.main([str(ROOT / "notebooks")]) == 0
 
 
+PLACE = re.compile(r"(?<![\w.])/(?:home|root|tmp|opt|Users)/\w")
+
+
 @pytest.mark.parametrize("run", sorted(ROOT.glob("papers/*/results/*/run.json")), ids=lambda path: path.parts[-4])
 def test_recorded_runs_are_whole_small_and_name_no_machine(run):
     said = json.loads(run.read_text(encoding="utf-8"))
@@ -119,7 +122,16 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run):
     for path in run.parent.rglob("*.*"):
         if path.suffix in (".json", ".ipynb", ".csv", ".md"):
             text = path.read_text(encoding="utf-8")
-            assert not re.search(r"(?<![\w.])/(?:home|root|tmp|Users)/\w", text), f"{path} names a place on a machine"
+            assert not PLACE.search(text), f"{path} names a place on a machine"
+
+
+@pytest.mark.parametrize("run", sorted(ROOT.glob("papers/*/trial/*/run.json")), ids=lambda path: path.parts[-4])
+def test_recorded_trials_ran_to_their_end_and_tell_what_the_whole_would_take(run):
+    text = run.read_text(encoding="utf-8")
+    said, times = json.loads(text), (run.parent / "training-times.csv").read_text(encoding="utf-8")
+    assert said["status"] == "done" and not said["code"]["dirty"] and said["set_by_hand"]
+    assert "projected hours" in times.splitlines()[0] and len(times.splitlines()) > 1
+    assert not PLACE.search(text), f"{run} names a place on a machine"
 
 
 def test_the_digest_is_that_of_the_recorded_runs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 
@@ -35,6 +36,14 @@ def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, caps
     assert {path.name for path in kept.iterdir()} == {"run.json", "results.csv", "notebook.ipynb", "figures"}
     assert {path.name for path in (kept / "figures").iterdir()} == {"F3.csv", "F3.json"}
     assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]
+
+
+def test_large_data_of_a_figure_are_packed(runs, project):
+    data = runs[0] / "figures" / "F3.csv"
+    data.write_text(data.read_text() + "\n" * 40_000)
+    place, _ = records.record(runs[0], project)
+    assert {path.name for path in (place / "figures").iterdir()} == {"F3.csv.gz", "F3.json"}
+    assert gzip.decompress((place / "figures" / "F3.csv.gz").read_bytes()) == data.read_bytes()
 
 
 def test_what_was_kept_before_is_replaced(runs, project):

@@ -154,7 +154,9 @@ def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
         redraw(group.folders[-1], lacking, out=target)
     found = []
     for about in sorted(abouts, key=lambda about: _natural(about["name"])):
-        formats = [kind for kind in ("svg", "pdf", "png", "csv") if (target / f"{about['name']}.{kind}").is_file()]
+        formats = [
+            kind for kind in ("svg", "pdf", "png", "csv", "csv.gz") if (target / f"{about['name']}.{kind}").is_file()
+        ]
         stem = f"{files.name}/figures/{about['name']}"
         found.append({**about, "stem": stem, "formats": formats})
     return found

@@ -76,7 +76,8 @@ def redraw(
         if not module.startswith("dialnb."):
             fixed.append(about["name"])
             continue
-        data = pd.read_csv(path.with_suffix(".csv"), dtype=about["dtypes"])
+        stored = next(s for s in (path.with_suffix(".csv"), path.with_suffix(".csv.gz")) if s.is_file())
+        data = pd.read_csv(stored, dtype=about["dtypes"])
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             drawn = getattr(import_module(module), name)(data, **about["arguments"])
             target = (out or run / "figures") / (about["name"] if style == "paper" else f"{about['name']}-{style}")

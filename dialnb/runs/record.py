@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -13,8 +14,10 @@ from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
-LEFT_OUT = (".lock", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
-"""What can be made again from what is kept, or tells nothing afterwards; figures are kept as data."""
+LEFT_OUT = (".lock", "log.txt", "items.csv.gz", "*.png", "*.svg", "*.pdf", "*.tex")
+"""What can be made again from what is kept or by the run; figures are kept as data."""
+PACKED = 30_000
+"""Bytes from which the data of a figure are compressed."""
 
 
 def record(folder: Path, root: Path) -> list[Path]:
@@ -39,6 +42,10 @@ def record(folder: Path, root: Path) -> list[Path]:
     place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for data in (place / "figures").glob("*.csv"):
+        if data.stat().st_size > PACKED:
+            data.with_suffix(".csv.gz").write_bytes(gzip.compress(data.read_bytes(), mtime=0))
+            data.unlink()
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
     figures.mkdir(parents=True, exist_ok=True)
