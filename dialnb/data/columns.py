@@ -211,6 +211,10 @@ class Table:
             start, stop, found = *found.span(start, stop), found.items
         return found.read(start, stop)
 
+    def sizes(self, name: str, start: int, stop: int) -> list[int]:
+        """How many items a field of tuples holds in each of the rows start to stop."""
+        return np.diff(self.columns.fields[name].offsets[start : stop + 1].astype(np.int64)).tolist()
+
     def equals(self, name: str, wanted: Sequence) -> np.ndarray:
         """One bool per row: is this field one of the wanted values?"""
         found = self._field(self.columns, name, name)

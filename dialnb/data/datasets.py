@@ -97,6 +97,10 @@ class Dataset(Sequence):
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
         return [value for start, stop in self._runs() for value in self.table.column(path, start, stop)]
 
+    def sizes(self, name: str) -> list[int]:
+        """How many items a field of tuples holds in each record: ``sizes("utterances")``."""
+        return [size for start, stop in self._runs() for size in self.table.sizes(name, start, stop)]
+
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
         return [text for path in TEXTS[self.table.kind] for text in self.column(path)]

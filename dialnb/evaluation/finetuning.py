@@ -81,6 +81,7 @@ def finetune(
     best_state = _copy_state(model)
     validations: list[tuple[int, float]] = []
     with _seeded(model, seed):
+        model.train()
         for _ in range(recipe.epochs):
             order = generator.permutation(n)
             for start in range(0, n, recipe.batch_size):
@@ -93,7 +94,7 @@ def finetune(
                         best, best_step, fruitless, best_state = score, step, 0, _copy_state(model)
                     else:
                         fruitless += 1
-                model.train()
+                    model.train()
                 loss = batch_loss(order[start : start + recipe.batch_size])
                 optimiser.zero_grad()
                 loss.backward()

@@ -5,8 +5,9 @@ A stage is found again by its inputs and the code it reaches; this module is sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,9 +51,20 @@ def conversations(corpora: Sequence[Dataset], limit: int | None = None, tail: bo
     """
     parts = [part.filter(label="entailment") if part.table.kind == "InferenceItem" else part for part in corpora]
     if limit is None:
-        return [Conversation(part.name, _said(record, tail)) for part in parts for record in part]
+        return [Conversation(part.name, said) for part in parts for said in _all_said(part, tail)]
     places = thin([(part, row) for part in parts for row in range(len(part))], limit)
     return [Conversation(part.name, _said(part[row], tail)) for part, row in places]
+
+
+def _all_said(part: Dataset, tail: bool) -> Iterator[tuple[str, ...]]:
+    """What each record says; of whole corpora of dialogues without making a record of each utterance."""
+    if tail or part.table.kind != "Dialogue":
+        yield from (_said(record, tail) for record in part)
+        return
+    said, folded = part.column("utterances.text"), {}
+    said = iter([folded.get(text) or folded.setdefault(text, " ".join(text.split())) for text in said])
+    for size in part.sizes("utterances"):
+        yield tuple(filter(None, islice(said, size)))
 
 
 def _said(record: Record, tail: bool) -> tuple[str, ...]:
