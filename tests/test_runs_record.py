@@ -68,6 +68,22 @@ def test_a_notebook_is_kept_without_paths_of_its_machine(runs, project):
     )
 
 
+def test_a_notebook_is_kept_with_few_lines_about_stages(runs, project):
+    notebook = runs[0] / "notebook.ipynb"
+    raw = json.loads(notebook.read_text())
+    said = [f"stage {i}: done in 1.0 s\n" for i in range(9)] + ["a line of the author's\n"]
+    parts = [said[:3], said[3:4], said[4:]]  # a line each under papermill, many at once in JupyterLab
+    raw["cells"][1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": part} for part in parts]
+    notebook.write_text(json.dumps(raw))
+    records.record(runs[0], project)
+    kept = json.loads((project / "papers/dse/results/quick/notebook.ipynb").read_text())
+    text = "".join(line for output in kept["cells"][1]["outputs"] for line in output["text"])
+    assert text.splitlines() == [
+        *(f"stage {i}: done in 1.0 s" for i in range(4)), "a line of the author's",
+        "... and 5 more stages: run.json lists them all",
+    ]  # fmt: skip
+
+
 def test_pictures_of_a_notebook_become_smaller_and_stay_the_same_to_the_eye(runs, project):
     large = (runs[0] / "figures" / "F3.png").read_bytes()
     stored = io.BytesIO()

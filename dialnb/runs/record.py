@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import shutil
+from itertools import accumulate
 from pathlib import Path
 
 from dialnb.errors import DataError
@@ -16,6 +17,8 @@ LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
 LEFT_OUT = (".lock", "log.txt", "items.csv.gz", "*.png", "*.svg", "*.pdf", "*.tex")
 """What can be made again from what is kept or by the run; figures are kept as data."""
+STAGES = 4
+"""Lines about stages that a cell of a recorded notebook shows."""
 PACKED = 30_000
 """Bytes from which the data of a figure are compressed."""
 
@@ -68,8 +71,11 @@ def _record_trial(folder: Path, place: Path) -> Path:
 
 
 def portable(notebook: str, folder: Path, root: Path) -> str:
-    """An executed notebook with small pictures and without the paths of the machine that executed it."""
+    """An executed notebook with small pictures, few lines about stages, and without the paths of its machine."""
     content = json.loads(notebook)
+    for cell in content["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = _fewer_stages(cell["outputs"])
     for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
         if "image/png" in output.get("data", {}):
             picture = base64.b64decode("".join(output["data"]["image/png"]))
@@ -79,3 +85,21 @@ def portable(notebook: str, folder: Path, root: Path) -> str:
     for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
         notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
     return notebook
+
+
+def _fewer_stages(outputs: list[dict]) -> list[dict]:
+    """The outputs of a cell; of many lines that report a stage each the first ones, and how many more there were."""
+    kept, told = [], 0
+    for output in outputs:
+        if output.get("name") == "stdout":
+            lines = "".join(output["text"]).splitlines(keepends=True)
+            numbers = accumulate((line.startswith("stage ") for line in lines), initial=told)
+            lines = [line for line, before in zip(lines, numbers) if before < STAGES or not line.startswith("stage ")]
+            told += sum(line.startswith("stage ") for line in "".join(output["text"]).splitlines())
+            output = output | {"text": lines}
+        if output.get("text", True):
+            kept.append(output)
+    if told > STAGES:
+        said = f"... and {told - STAGES} more stages: run.json lists them all\n"
+        kept.append({"name": "stdout", "output_type": "stream", "text": [said]})
+    return kept
