@@ -80,7 +80,7 @@ def test_a_notebook_is_kept_with_few_lines_about_stages(runs, project):
     text = "".join(line for output in kept["cells"][1]["outputs"] for line in output["text"])
     assert text.splitlines() == [
         *(f"stage {i}: done in 1.0 s" for i in range(4)), "a line of the author's",
-        "... and 5 more stages: run.json lists them all",
+        "... and 5 more: run.json lists every stage",
     ]  # fmt: skip
 
 

@@ -100,6 +100,6 @@ def _fewer_stages(outputs: list[dict]) -> list[dict]:
         if output.get("text", True):
             kept.append(output)
     if told > STAGES:
-        said = f"... and {told - STAGES} more stages: run.json lists them all\n"
+        said = f"... and {told - STAGES} more: run.json lists every stage\n"
         kept.append({"name": "stdout", "output_type": "stream", "text": [said]})
     return kept

@@ -14,7 +14,7 @@ import pandas as pd
 from dialnb.data import Dataset
 from dialnb.papers import load_paper
 from dialnb.studies import common
-from dialnb.studies.common import left_out, rows_of, summary
+from dialnb.studies.common import left_out, summary
 from dialnb.studies.figures import absent
 from dialnb.studies.tadse_models import (
     ABLATED,
@@ -34,6 +34,7 @@ from dialnb.studies.tadse_models import (
     template_settings,
 )
 from dialnb.studies.templates import compressed_of, neighbours_of, score_epochs, space_of
+from dialnb.studies.training import Job
 from dialnb.training.recipes import TADSE
 
 RATIOS = (0.1, 0.2, 0.5)
@@ -51,10 +52,14 @@ COMPRESSED = {
 
 
 def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> None:
-    """Nearest neighbours of every model on the data it was made for: T3 to T5, F6, and the tables beyond the paper."""
+    """Nearest neighbours of every model on the data it was made for: T3 to T5, F6, and the tables beyond the paper.
+
+    The long trainings of F7 are made beside, so that no worker waits for them.
+    """
     s, asked = run.settings, questions(run.settings, tuple(sets), list(models))
     inputs = {"limit": s.limit, "references": s.references}
-    jobs, places = {}, {}
+    long = long_trainings(s, sets, models["SimCSE"])
+    jobs, places = {stage: job for stage, (_, job) in long.items()}, {}
     for name, dataset, pooling, ks, labels in asked:
         model = models[name]
         pooling = pooling or model.pooling
@@ -63,8 +68,10 @@ def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> N
         jobs[stage] = neighbours_of, given | inputs
         places.setdefault(stage, []).append(labels)
     made = run.stage_each(jobs)
+    for stage, (model, _) in long.items():
+        run.add(made[stage]["rows"], table="F7", model=model)
     rows, items = [], []
-    for stage, found in made.items():
+    for stage, found in ((stage, made[stage]) for stage in places):
         for labels in places[stage]:
             rows.append(found["rows"].assign(**labels))
             items += [found["items"].assign(**labels)] if labels["table"] in ("T3", "T4", "T5", "F6") else []
@@ -207,21 +214,19 @@ CLUSTERS = (
 """(figure, dataset, model, compression, its name there): SimCSE in F9 was trained on the same utterances."""
 
 
-def long_training(run, sets: Mapping[str, Dataset], start: Model) -> pd.DataFrame:
-    """F7: accuracy after every epoch, with and without the alignment layer."""
-    s, jobs = run.settings, {}
-    for dataset in (dataset for dataset in s.curve_datasets if dataset in sets):
-        test = {"records": sets[dataset], "dataset": dataset, "pooling": start.pooling, "limit": s.limit}
+def long_trainings(s: Mapping, sets: Mapping[str, Dataset], start: Model) -> dict[str, tuple[str, Job]]:
+    """F7, accuracy after every epoch with and without the alignment layer: (model, job) of each stage."""
+    jobs = {}
+    for dataset in (dataset for dataset in s["curve_datasets"] if dataset in sets):
+        test = {"records": sets[dataset], "dataset": dataset, "pooling": start.pooling, "limit": s["limit"]}
         for loss in (PAIR, ALIGNED):
-            settings = template_settings(s, LOSSES[loss], True, epochs=s.curve_epochs, max_steps=None)
-            jobs[f"epochs: {loss} on {dataset}"] = score_epochs, test | {
+            settings = template_settings(s, LOSSES[loss], True, epochs=s["curve_epochs"], max_steps=None)
+            given = test | {
                 "recipe": LOSSES[loss], "encoder": start.encoder, "settings": settings, "options": {},
-                "sources": sources(one(loss, dataset), sets, s.curve_utterances), "references": s.references,
+                "sources": sources(one(loss, dataset), sets, s["curve_utterances"]), "references": s["references"],
             }  # fmt: skip
-    for name, found in run.stage_each(jobs).items():
-        loss = name.removeprefix("epochs: ").rpartition(" on ")[0]
-        run.add(found["rows"], table="F7", model=loss)
-    return rows_of(run, "F7")
+            jobs[f"epochs: {loss} on {dataset}"] = loss, (score_epochs, given)
+    return jobs
 
 
 def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
