@@ -33,3 +33,7 @@ def lacks_memory(number: int, parent: int) -> int:
     if os.getpid() != parent:
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
     return number
+
+
+def plus_one(number: int) -> int:
+    return number + 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import side_by_side
 import tiny
 import yaml
 from matplotlib.figure import Figure
@@ -93,6 +94,20 @@ def test_data_handed_to_a_stage_stand_in_the_record_with_fingerprint_and_licence
     record = json.loads((run.folder / "run.json").read_text())
     assert [entry["name"] for entry in record["data"]] == ["bundled/SNIPS", "bundled/STS-B", "bundled/BANKING77"]
     assert all(len(entry["fingerprint"]) == 16 and entry["licence"] in record["licences"] for entry in record["data"])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_stages_that_wait_for_others_are_made_in_one_process_and_in_several(finished, tmp_path, workers):
+    run = start("toy", "smoke", out=tmp_path / "x")
+    run.settings = type(run.settings)({**run.settings, "workers": workers})
+
+    def follow(name, number):
+        return {f"{name}+": (side_by_side.plus_one, {"number": number})} if number < 3 else {}
+
+    jobs = {name: (side_by_side.plus_one, {"number": number}) for name, number in (("a", 0), ("b", 7))}
+    assert run.stage_each(jobs, follow) == {"a": 1, "b": 8, "a+": 2, "a++": 3}
+    assert [(stage.name, stage.cached) for stage in run.stages] == [(name, False) for name in ("a", "b", "a+", "a++")]
+    run.finish()
 
 
 def test_rows_without_a_value_are_refused(finished, tmp_path):

@@ -72,3 +72,18 @@ def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(cache, worke
     assert workers.make(jobs) == set()
     assert "no GPU memory left" in cache.said[-1]
     assert cache.run("large", *jobs["large"])[0] == 5
+
+
+def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers):
+    begun = []
+
+    def follow(name):
+        begun.append(name)
+        number = cache.run(name, side_by_side.plus_one, {"number": int(name)})[0]
+        return {str(number): (side_by_side.plus_one, {"number": number})} if number < 3 else {}
+
+    jobs = {"0": (side_by_side.plus_one, {"number": 0})}
+    assert len(workers.make(jobs, follow)) == 3 and begun == ["0", "1", "2"]
+    assert cache.said[-1].startswith("stage 2: done") and cache.said[-1].endswith("(3 of 3)")
+    begun.clear()
+    assert workers.make(jobs, follow) == set() and begun == ["0", "1", "2"], "what is there lets others begin too"

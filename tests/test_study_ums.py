@@ -23,7 +23,7 @@ from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import common, selectors, ums, ums_figures, ums_models
 from dialnb.studies.sentence_encoders import ENGLISH, elsewhere, sentence_steps
-from dialnb.studies.training import Step, in_waves, training
+from dialnb.studies.training import Step, in_order, training
 from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -115,14 +115,17 @@ def test_a_dry_run_estimates_the_steps_of_each_selector(profile, steps):
 
 
 class Recorder:
-    """Stands for a run: makes what it is given, and remembers in which order."""
+    """Stands for a run: makes what it is given and what follows on it, and remembers in which order."""
 
     def __init__(self):
-        self.waves = []
+        self.begun = []
 
-    def stage_each(self, jobs):
-        self.waves.append(sorted(jobs))
-        return {name: function(**inputs) for name, (function, inputs) in jobs.items()}
+    def stage_each(self, jobs, follow):
+        self.begun.append(sorted(jobs))
+        done = {name: function(**inputs) for name, (function, inputs) in jobs.items()}
+        for name in list(done):
+            done |= self.stage_each(more, follow) if (more := follow(name, done[name])) else {}
+        return done
 
 
 def test_stages_begin_as_soon_as_their_encoder_is_there_and_never_without():
@@ -136,8 +139,8 @@ def test_stages_begin_as_soon_as_their_encoder_is_there_and_never_without():
         Step("never", ("x", "missing"), make("never")),
     ]
     run = Recorder()
-    done = in_waves(run, {("x", "raw"): "raw"}, steps)
-    assert run.waves == [["first", "other"], ["late"]] and done["late"]["encoder"] == "raw>first>late"
+    done = in_order(run, {("x", "raw"): "raw"}, steps)
+    assert run.begun == [["first", "other"], ["late"]] and done["late"]["encoder"] == "raw>first>late"
 
 
 def test_sentence_encoders_are_those_that_the_other_notebooks_train():

@@ -115,18 +115,30 @@ class Run:
         self.save()
         return result
 
-    def stage_each(self, jobs: Jobs) -> dict[str, Any]:
+    def stage_each(self, jobs: Jobs, follow: Callable[[str, Any], Jobs] | None = None) -> dict[str, Any]:
         """Several stages that do not depend on each other, `{name: (function, inputs)}`, and their results by name.
 
-        With the setting `workers` above one they are made side by side, each in a process of its own.
+        `follow(name, result)` names the stages that waited for one of them. With the setting `workers` above one all
+        are made side by side, each in a process of its own, as soon as what they wait for is there.
         """
-        count = self.settings.get("workers", 1)
-        if count > 1 and len(jobs) > 1:
+        count, every, results = self.settings.get("workers", 1), dict(jobs), {}
+
+        def begin(name: str) -> Jobs:
+            more = follow(name, self._cache.run(name, *every[name])[0])
+            every.update(more)
+            return more
+
+        if count > 1 and (len(jobs) > 1 or follow):
             self._workers = self._workers or Workers(count, self._cache)
-            self._made |= self._workers.make(jobs)
+            self._made |= self._workers.make(jobs, begin if follow else None)
             self._told = True
         try:
-            return {name: self.stage(name, function, **inputs) for name, (function, inputs) in jobs.items()}
+            while left := [name for name in every if name not in results]:
+                for name in left:
+                    function, inputs = every[name]
+                    results[name] = self.stage(name, function, **inputs)
+                    every.update(follow(name, results[name]) if follow else {})
+            return results
         finally:
             self._told = False
 

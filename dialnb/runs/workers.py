@@ -11,10 +11,10 @@ import pickle
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,35 +32,48 @@ class Workers:
         self.count, self.cache = count, cache
         self._pool: ProcessPoolExecutor | None = None
 
-    def make(self, jobs: Jobs) -> set[str]:
-        """Make every job's stage; the keys of those that were not in the cache before.
+    def make(self, jobs: Jobs, follow: Callable[[str], Jobs] | None = None) -> set[str]:
+        """Make every job's stage, and those that ``follow(name)`` names once the stage ``name`` is there; the keys of
+        all that were not in the cache before.
 
         A process that dies or finds no memory on the GPU loses nothing: what is missing afterwards is made by the
         caller, alone.
         """
-        jobs = {name: (f, inputs) for name, (f, inputs) in jobs.items() if not self.cache.holds(f, inputs)}
-        if jobs and self._pool is None:
+        left, waiting, done, made = deque(), {}, 0, set()
+
+        def take(jobs: Jobs) -> None:
+            for name, job in jobs.items():
+                if not self.cache.holds(*job):
+                    left.append((name, job))
+                elif follow is not None:
+                    take(follow(name))
+
+        take(jobs)
+        if left and self._pool is None:
             threads = max(1, (os.cpu_count() or 1) // self.count)
             self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
-        left, waiting, done, made = iter(jobs.items()), {}, 0, set()
         try:
-            while True:
-                for name, job in islice(left, 2 * self.count - len(waiting)):  # a job carries its encoder: few at once
+            while left or waiting:
+                while left and len(waiting) < 2 * self.count:  # a job carries its encoder: few at once
+                    name, job = left.popleft()
                     packed = pickle.dumps((self.cache.root, self.cache.fresh_since, name, *job))
                     waiting[self._pool.submit(_make, packed)] = name
-                if not waiting:
-                    break
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     found, name, done = future.result(), waiting.pop(future), done + 1
                     if isinstance(found, Failure):
                         raise found.error(name)
                     if found is None:
                         self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made alone later")
-                    elif not found.cached:
+                        continue
+                    if not found.cached:
                         made.add(found.key)
-                        self.cache.say(f"stage {name}: done in {found.seconds:.1f} s ({done} of {len(jobs)})")
+                        total = done + len(waiting) + len(left)
+                        self.cache.say(f"stage {name}: done in {found.seconds:.1f} s ({done} of {total})")
+                    if follow is not None:
+                        take(follow(name))
         except BrokenProcessPool:
-            self.cache.say(f"a process that made stages died after {done} of {len(jobs)}; going on in one process")
+            total = done + len(waiting) + len(left)
+            self.cache.say(f"a process that made stages died after {done} of {total}; going on in one process")
             self._pool = None
         except BaseException:
             self.close()

@@ -151,7 +151,7 @@ def counts(run, corpora: list[Dataset]):
 
 class Trained(NamedTuple):
     """Every model by its row name, the loss curves of all, the encoders after each epoch where they were kept, and the
-    trainings that the last sections ask for: they are made beside the evaluations, so that no worker waits."""
+    trainings of other encoders, which are made beside the evaluations."""
 
     models: dict[str, Encoder]
     curves: pd.DataFrame
@@ -162,7 +162,8 @@ class Trained(NamedTuple):
 def train_all(run, corpora: list[Dataset]) -> Trained:
     """Train what the profile asks for; "BERT" is the raw encoder, as in the paper's tables.
 
-    Of DSE-dropout the first epoch is reported, as in the paper; the later ones are for Figure 3.
+    Of DSE-dropout the first epoch is reported, as in the paper; the later ones are for Figure 3. The ablations of
+    the last section are trained beside, so that no worker waits.
     """
     s = run.settings
     models: dict[str, Encoder] = {"BERT": load_encoder(s.encoder)}
@@ -177,7 +178,8 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
         jobs[f"train {name}"] = training(
             name, models["BERT"], parts, settings_for(s, name), s.dialogues, s.tail_quirk and name != "DSE-dianli"
         )
-    made = {name.removeprefix("train "): result for name, result in run.stage_each(jobs).items()}
+    made = run.stage_each(jobs | ablation_jobs(run, corpora))
+    made = {name.removeprefix("train "): result for name, result in made.items()}
     epochs = {name: made[name]["epochs"] for name in wanted if name in made and made[name]["epochs"]}
     models |= {name: made[name]["encoder"] for name in wanted if name in made}
     if "DSE-dropout" in epochs:
@@ -188,8 +190,7 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
             left_out(run, MODEL_TABLES, model=name)
     curves = [made[name]["curve"].assign(model=name) for name in wanted if name in made]
     raw = {shape: made[f"pretrain {shape}"]["encoder"] for shape in s.other_encoders if f"pretrain {shape}" in made}
-    further = _other_trainings(run, raw, corpora) | ablation_jobs(run, corpora)
-    return Trained(models, pd.concat(curves, ignore_index=True), epochs, further)
+    return Trained(models, pd.concat(curves, ignore_index=True), epochs, _other_trainings(run, raw, corpora))
 
 
 def _pretraining(run, vocabulary: Encoder, corpora: list[Dataset]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A stage is found again by its inputs and the code it reaches; this module is sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -166,10 +166,13 @@ class Step(NamedTuple):
     gives: tuple[str, str] | None = None
 
 
-def in_waves(run, known: dict[tuple[str, str], Encoder], steps: list[Step]) -> dict[str, Any]:
-    """Results of all steps by name: as many at once as have their encoder; what they give lets others begin."""
-    done: dict[str, Any] = {}
-    while ready := [step for step in steps if step.name not in done and step.source in known]:
-        done |= run.stage_each({step.name: step.job(known[step.source]) for step in ready})
-        known |= {step.gives: done[step.name]["encoder"] for step in ready if step.gives}
-    return done
+def in_order(run, known: Mapping[tuple[str, str], Encoder], steps: list[Step]) -> dict[str, Any]:
+    """Results of all steps by name; each begins as soon as its encoder is known."""
+    gives = {step.name: step.gives for step in steps}
+
+    def follow(name: str, result: dict[str, Any]) -> dict[str, Job]:
+        waited = [step for step in steps if gives[name] is not None and step.source == gives[name]]
+        return {step.name: step.job(result["encoder"]) for step in waited}
+
+    ready = [step for step in steps if step.source in known]
+    return run.stage_each({step.name: step.job(known[step.source]) for step in ready}, follow)

@@ -16,7 +16,7 @@ from dialnb.studies.common import left_out
 from dialnb.studies.matching import pretrain_on
 from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, train_selector
 from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
-from dialnb.studies.training import Job, Step, in_waves, pretraining
+from dialnb.studies.training import Job, Step, in_order, pretraining
 from dialnb.training import TrainingSettings
 from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretraining_settings
 from dialnb.training.recipes import scaled
@@ -93,7 +93,7 @@ def train_all(run, sets: Mapping[str, list[Dataset]]) -> Trained:
         source = (corpus, f"{kind}+") if plus else (language(corpus), kind)
         steps.append(Step(_named(corpus, model), source, _selector_job(s, sets[corpus], corpus, model, tasks)))
     others, places = sentence_steps(run, known[ENGLISH])
-    made = in_waves(run, known, others + steps)
+    made = in_order(run, known, others + steps)
     models = {place: made[_named(*place)] for place in wanted if _named(*place) in made}
     for model in MODELS:
         if ("Ubuntu", model) not in models:
