@@ -194,7 +194,7 @@ def test_a_training_that_is_cut_short_prepares_no_more_groups_than_it_sees(corpu
 def test_the_epoch_that_is_best_on_the_development_pairs_is_kept(corpus, tmp_path, monkeypatch):
     pairs = [ScoredPair(*tiny.sentences(2, seed=i), float(i % 5 + 1)) for i in range(6)]
     seen = iter([0.1, 0.9, 0.5, 0.2])  # the last one, then after epochs 1, 2 and 3
-    monkeypatch.setattr(matching, "_development", lambda encoder, pairs: next(seen))
+    monkeypatch.setattr(matching, "agreement", lambda encoder, pairs: next(seen))
     options = TrainingSettings(batch_size=60, epochs=3, learning_rate=1e-2)
     made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, pairs, tmp_path)
     first = matching.load_encoder(tmp_path / "epochs" / "1")

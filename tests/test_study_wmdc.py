@@ -225,7 +225,7 @@ def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3(tmp_path):
     assert keys[sweeps.FULL] == keys["corpus 1"] != keys[sweeps.PLAIN]
 
 
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 3750), ("paper", 14274)])
+@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 2900), ("paper", 14274)])
 def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
     profiles = load_profiles("wmdc")
     plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}

@@ -78,7 +78,7 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
         data.append(f"| {corpus} | {count:,} | {source.licence if source else 'not in the registry'} |")
     commit = facts["provenance"]["code"]["commit"]
     made = f"{result.steps:,} steps, {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s; final loss "
-    made += f"{result.curve['loss'].iloc[-50:].mean():.3f}; commit {commit or 'unknown'}; "
+    made += f"{result.last_loss:.3f}; commit {commit or 'unknown'}; "
     made += "the whole record, curve included, is in `training.json`."
     rows = "\n".join(f"| {key} | {value} |" for key, value in settings.items())
     return HEADER.format(

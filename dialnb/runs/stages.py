@@ -163,11 +163,19 @@ def fresh_since() -> float:
 
 
 def training_facts(value: Any) -> dict[str, Any]:
-    """Speed, steps and determinism of every training result within a stage's result."""
+    """Speed, steps, last loss and determinism of every training result within a stage's result."""
     from dialnb.training.loop import TrainingResult
 
     if isinstance(value, TrainingResult):
-        names = ("steps", "resumed_at", "seconds", "examples_per_second", "tokens_per_second", "peak_memory_gb")
+        names = (
+            "steps",
+            "resumed_at",
+            "seconds",
+            "examples_per_second",
+            "tokens_per_second",
+            "peak_memory_gb",
+            "last_loss",
+        )
         kept = {name: getattr(value, name) for name in names}
         return {"training": [kept | {"determinism": value.facts.get("determinism", "not stated")}]}
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()

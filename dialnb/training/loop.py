@@ -50,6 +50,11 @@ class TrainingResult:
     resumed_at: int = 0
     facts: dict = field(default_factory=dict)
 
+    @property
+    def last_loss(self) -> float | None:
+        """Mean over the last 50 steps."""
+        return float(self.curve["loss"].iloc[-50:].mean()) if len(self.curve) else None
+
 
 def train(
     encoder,
