@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from dialnb import notebooks, plots
 from dialnb.papers import SLUGS, load_paper
 from dialnb.report.digest import digest
-from dialnb.report.gather import recorded_runs
+from dialnb.report.gather import gather, recorded_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -119,6 +119,10 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run):
     assert (run.parent / "results.csv").is_file() and (run.parent / "claims.json").is_file()
     notebook = run.parent / "notebook.ipynb"
     assert notebook.stat().st_size < 3_000_000 and '"image/png"' in notebook.read_text(encoding="utf-8")
+    (group,) = [group for group in gather([run.parent]) if group.folders]
+    told = {claim["id"]: claim["verdict"] for claim in json.loads((run.parent / "claims.json").read_text("utf-8"))}
+    judged = group.judged.frame
+    assert dict(zip(judged["id"], judged["verdict"])) == told, "the report judges as the run did"
     for path in run.parent.rglob("*.*"):
         if path.suffix in (".json", ".ipynb", ".csv", ".md"):
             text = path.read_text(encoding="utf-8")

@@ -123,13 +123,13 @@ def record(options: argparse.Namespace) -> int:
     from dialnb.runs.record import record as keep
 
     root = project(options.project)
-    for folder in options.folders:
-        for place in keep(folder, root):
-            size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-            print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
+    places = [place for folder in options.folders for place in keep(folder, root)]
     if not options.project:
         home = root / "papers"
         (home / "REPORT.md").write_text(digest(recorded_runs(), home), encoding="utf-8")
+    for place in places:
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
     return 0
 
 

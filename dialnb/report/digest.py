@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text, judge_claims
+from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text
 from dialnb.papers import load_paper
 from dialnb.report.gather import Group, gather
 
@@ -15,7 +15,7 @@ def digest(runs: Sequence[Path], home: Path) -> str:
     """Papers with their verdicts, then the claims of each; links are relative to the folder ``home``."""
     parts, rows = [], []
     for group in (group for group in gather(runs) if group.runs):
-        paper, judged = load_paper(group.slug), judge_claims(group.slug, group.results, group.not_run)
+        paper, judged = load_paper(group.slug), group.judged
         place = Path(os.path.relpath(group.folders[-1], home)).as_posix()
         counts = " | ".join(str(judged.counts[verdict]) for verdict in VERDICTS)
         rows.append(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from dialnb.claims import Judged, judge_claims
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, project_root
-from dialnb.runs.files import read_rows
+from dialnb.runs.files import ITEMS, read_rows
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -45,6 +46,13 @@ class Group:
         """What did not run and why, from all runs of the group."""
         entries = [entry for run in self.runs for entry in run.get("not_run", ())]
         return list({json.dumps(entry, sort_keys=True): entry for entry in entries}.values())
+
+    @property
+    def judged(self) -> Judged:
+        """The claims of the paper before these results; scores of single items are paired where one run kept them."""
+        kept = len(self.folders) == 1 and (self.folders[0] / ITEMS).is_file()
+        items = read_rows(self.folders[0], ITEMS) if kept else None
+        return judge_claims(self.slug, self.results, self.not_run, items)
 
     @property
     def encoders(self) -> list[str]:

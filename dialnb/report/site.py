@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dialnb import __version__
-from dialnb.claims import MARKS, VERDICTS, interval_text, judge_claims
+from dialnb.claims import MARKS, VERDICTS, interval_text
 from dialnb.errors import DataError
 from dialnb.papers import compare_table, load_paper, project_root
 from dialnb.rendering import Comparison
@@ -64,7 +64,7 @@ def _main(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _paper_view(group: Group, folder: Path) -> dict[str, Any]:
     """Everything the page of one group shows; writes its downloads."""
     paper, files = load_paper(group.slug), folder / group.name
-    judged = judge_claims(group.slug, group.results, group.not_run)
+    judged = group.judged
     tables = [
         _table_view(compare_table(group.slug, table, group.results, group.not_run), files) for table in paper.tables
     ]

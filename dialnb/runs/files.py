@@ -29,11 +29,15 @@ def write_table(shown: Any, stem: Path) -> None:
         shown.to_csv(stem.with_suffix(".csv"), index=False)
 
 
-def read_rows(folder: Path) -> pd.DataFrame:
+ITEMS = "items.csv.xz"
+"""What each test item scored, where a run keeps it."""
+
+
+def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
     """The tidy rows of a run: only an empty field is a missing one, since "none" and "nan" may be names."""
     import pandas as pd
 
-    return pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""], low_memory=False)
+    return pd.read_csv(folder / name, keep_default_na=False, na_values=[""], low_memory=False)
 
 
 def write_json(path: Path, record: Any) -> None:

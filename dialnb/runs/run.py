@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DialnbError
-from dialnb.runs.files import say, write_json, write_table
+from dialnb.runs.files import ITEMS, say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint
 from dialnb.runs.profiles import Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
@@ -221,8 +221,7 @@ class Run:
 
         self.results.to_csv(self.folder / "results.csv", index=False)
         if not self.items.empty:
-            packed = {"method": "gzip", "mtime": 0}
-            self.items.to_csv(self.folder / "items.csv.gz", index=False, compression=packed)
+            self.items.to_csv(self.folder / ITEMS, index=False)
         for name, shown in self._tables.items():
             write_table(shown, self.folder / "tables" / name)
         if self.judged is not None:
