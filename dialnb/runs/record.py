@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import shutil
-from itertools import accumulate
 from pathlib import Path
 
 from dialnb.errors import DataError
@@ -88,18 +87,19 @@ def portable(notebook: str, folder: Path, root: Path) -> str:
 
 
 def _fewer_stages(outputs: list[dict]) -> list[dict]:
-    """The outputs of a cell; of many lines that report a stage each the first ones, and how many more there were."""
-    kept, told = [], 0
+    """The outputs of a cell, lines printed one after the other together; of many lines that report a stage each the
+    first ones, and how many more there were."""
+    kept, told, last = [], 0, None
     for output in outputs:
-        if output.get("name") == "stdout":
-            lines = "".join(output["text"]).splitlines(keepends=True)
-            numbers = accumulate((line.startswith("stage ") for line in lines), initial=told)
-            lines = [line for line, before in zip(lines, numbers) if before < STAGES or not line.startswith("stage ")]
-            told += sum(line.startswith("stage ") for line in "".join(output["text"]).splitlines())
-            output = output | {"text": lines}
-        if output.get("text", True):
+        if output.get("name") != "stdout":
             kept.append(output)
+            continue
+        if not kept or kept[-1].get("name") != "stdout":
+            kept.append({**output, "text": []})
+        for line in "".join(output["text"]).splitlines(keepends=True):
+            told += (stage := line.startswith("stage "))
+            last = kept[-1] if stage else last
+            kept[-1]["text"] += [line] if not stage or told <= STAGES else []
     if told > STAGES:
-        said = f"... and {told - STAGES} more: run.json lists every stage\n"
-        kept.append({"name": "stdout", "output_type": "stream", "text": [said]})
-    return kept
+        last["text"].append(f"... and {told - STAGES} more: run.json lists every stage\n")
+    return [output for output in kept if output.get("text", True)]

@@ -12,6 +12,7 @@ from dialnb.data.corpora import collection
 from dialnb.data.levels import find as find
 from dialnb.errors import DialnbError, Offline
 from dialnb.models.encoder import Encoder
+from dialnb.runs.files import say
 from dialnb.studies.training import Job
 from dialnb.training import TrainingSettings
 from dialnb.training.recipes import get_recipe, scaled
@@ -42,6 +43,10 @@ def settings_for(s: Mapping[str, Any], recipe: str, **changes: Any) -> TrainingS
     return scaled(get_recipe(recipe).settings, seed=s["seed"], **own | changes)
 
 
+SHOWN = 8
+"""Rows of a table of trainings that a notebook shows."""
+
+
 def training_times(run, curves: pd.DataFrame, full: Callable[[str], float]) -> pd.DataFrame:
     """What each training took and, where it was cut short, how long all of ``full(model)`` epochs would take."""
     made = {stage.name.removeprefix("train "): stage.facts["training"][0] for stage in run.stages
@@ -55,7 +60,10 @@ def training_times(run, curves: pd.DataFrame, full: Callable[[str], float]) -> p
         each = facts["seconds"] / max(1, facts["steps"] - facts["resumed_at"])
         took = {"steps": facts["steps"], "minutes": facts["seconds"] / 60, "GPU memory (GB)": facts["peak_memory_gb"]}
         rows.append({"model": model, **took, "printed steps": steps, "projected hours": steps * each / 3600})
-    return run.keep("training-times", pd.DataFrame(rows).round(3))
+    times = run.keep("training-times", pd.DataFrame(rows).round(3))
+    if len(times) > SHOWN:
+        say(f"the first {SHOWN} of {len(times)} trainings; tables/training-times.csv has all of them")
+    return times.head(SHOWN)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def spaces(run, figure: str, sets: Mapping[str, Dataset], models: Mapping[str, M
     data["label"] = data["label"].str.removeprefix("atis_")
     frequent = [label for label, _ in Counter(data["label"]).most_common(7)]
     music = dataset == "SNIPS"
-    told = " The square is where the two music intents come closest, drawn larger below." if music else ""
+    told = " The square is where the two music intents meet most, drawn larger below." if music else ""
     return run.figure(
         name, plots.highlighted_panels, data=data, highlight=list(MUSIC if music else frequent), zoom=music,
         title=f"{METHODS[method]} of the test utterances of {dataset}",
