@@ -70,15 +70,16 @@ def _record_trial(folder: Path, place: Path) -> Path:
 
 
 def portable(notebook: str, folder: Path, root: Path) -> str:
-    """An executed notebook with small pictures, few lines about stages, and without the paths of its machine."""
+    """An executed notebook with small pictures, tables once, few lines about stages, and without the paths of its machine."""
     content = json.loads(notebook)
     for cell in content["cells"]:
         if "outputs" in cell:
             cell["outputs"] = _fewer_stages(cell["outputs"])
-    for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
-        if "image/png" in output.get("data", {}):
-            picture = base64.b64decode("".join(output["data"]["image/png"]))
-            output["data"]["image/png"] = base64.b64encode(smaller(picture)).decode()
+    for data in (output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", ())):
+        if "image/png" in data:
+            data["image/png"] = base64.b64encode(smaller(base64.b64decode("".join(data["image/png"])))).decode()
+        if "text/html" in data or "image/png" in data:  # the same in plain text, which nobody sees
+            data.pop("text/plain", None)
     notebook, about = json.dumps(content, indent=1, ensure_ascii=False) + "\n", content["metadata"].get("papermill", {})
     ran_in = Path(about["output_path"]).parent if about.get("output_path") else folder
     for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
