@@ -70,7 +70,7 @@ def _record_trial(folder: Path, place: Path) -> Path:
 
 
 def portable(notebook: str, folder: Path, root: Path) -> str:
-    """An executed notebook with small pictures, tables once, few lines about stages, and without the paths of its machine."""
+    """An executed notebook with small pictures, tables once, few lines about stages, and no paths of its machine."""
     content = json.loads(notebook)
     for cell in content["cells"]:
         if "outputs" in cell:
