@@ -348,9 +348,8 @@ def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "", leve
     )
     if verdict == UNDECIDED and not reason:
         unit = {"datasets": "datasets", "items": "test items"}.get(claim.paired_over, "seeds")
-        unit = (
-            f"times as many {unit}" if unit == "test items" and found.n == 1 else unit
-        )  # of which n is not the number
+        if unit == "test items" and found.n == 1:  # their number is not known here, only how many times more it takes
+            unit = f"times as many {unit}"
         joint = f" that covers all {level} at 95 %" if level else ""
         reason = "one value has no interval" if not isfinite(found.low) else f"the interval{joint} crosses the line"
         reason += f"; about {needed:,} {unit} would decide" if needed else ""

@@ -169,7 +169,7 @@ def _pretraining(run) -> dict[str, Job]:
     if "ECD" not in families(run) or s.chinese_encoder:
         return {}
     changes = {"epochs": s.pretrain_epochs, "batch_size": s.pretrain_batch, "max_steps": s.pretrain_steps}
-    recipe = PretrainingRecipe("mini", settings=pretraining_settings("mini", seed=s.seed, **changes))
+    recipe = PretrainingRecipe("mini", settings=scaled(pretraining_settings("mini"), seed=s.seed, **changes))
     inputs = {"corpora": text_of("ECD", s.data), "recipe": recipe, "name": "mini-chinese"}
     return {"pretrain a Chinese encoder": (pretrain_on, inputs)}
 

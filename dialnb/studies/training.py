@@ -23,7 +23,7 @@ from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.runs.files import read_json, write_json
 from dialnb.training import TrainingSettings
 from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
-from dialnb.training.recipes import train_recipe
+from dialnb.training.recipes import scaled, train_recipe
 
 Job = tuple[Callable[..., Any], dict[str, Any]]
 """A stage to be made: its function and inputs."""
@@ -139,7 +139,7 @@ def pretraining(
     max_steps: int | None = None, seed: int = 1, kind: str = "bert",
 ) -> Job:  # fmt: skip
     """The stage that makes an encoder of ``shape`` from scratch, with the word pieces of another one."""
-    settings = pretraining_settings(shape, epochs=epochs, max_steps=max_steps, seed=seed)
+    settings = scaled(pretraining_settings(shape), epochs=epochs, max_steps=max_steps, seed=seed)
     return pretrain_encoder, {
         "recipe": PretrainingRecipe(shape, kind, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
         "limit": limit,

@@ -142,7 +142,7 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
                               s.pretrain_steps, s.seed, "electra")  # fmt: skip
         else:
             texts = [load(*part) for part in CHINESE_TEXT]
-            settings = pretraining_settings(name, epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
+            settings = scaled(pretraining_settings(name), epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
             recipe = PretrainingRecipe(name, "bert" if kind == "BERT" else "electra", settings=settings)
             job = pretrain_on, {"corpora": texts, "recipe": recipe, "name": f"Chinese {name}"}
         steps.append(Step(f"pretrain {language} {kind}", ENGLISH, lambda _, job=job: job, place))
