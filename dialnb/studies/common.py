@@ -127,9 +127,14 @@ def summary(run, table: str, index: Sequence[str], columns: Sequence[str], **whe
 
 def left_out(run, tables: Iterable[str], reason: str = "", **labels: str) -> None:
     """Say of whole tables, or of a model in them, that the profile leaves them out."""
-    reason = reason or f"left out of the {run.profile} profile to keep its time; it runs with 'gpu'"
     for table in tables:
-        run.not_run(table, reason=reason, **labels)
+        run.not_run(table, reason=reason or not_in(run), **labels)
+
+
+def not_in(run) -> str:
+    """The reason of what a profile leaves out, with the profile that has it."""
+    larger = {"gpu": "; it runs with 'paper'", "paper": ""}.get(run.profile, "; it runs with 'gpu'")
+    return f"left out of the {run.profile} profile to keep its time{larger}"
 
 
 def why(error: DialnbError) -> str:

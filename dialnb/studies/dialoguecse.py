@@ -17,7 +17,7 @@ from dialnb.errors import Offline
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import load_paper
 from dialnb.studies import common
-from dialnb.studies.common import left_out, why
+from dialnb.studies.common import left_out, not_in, why
 from dialnb.studies.matching import ADAPTATION, CONTRAST, MODELS, Matching, adapt, pretrain_on, score, train_matching
 from dialnb.studies.matching_data import (
     FAMILIES,
@@ -276,7 +276,7 @@ def instead(row: str, dataset: str) -> str:
 
 def _absent_columns(run) -> None:
     """Why columns of the results tables are empty."""
-    corpora, reason = run.settings.corpora, f"left out of the {run.profile} profile; it runs with 'gpu'"
+    corpora, reason = run.settings.corpora, not_in(run)
     absent = [name for name in ("MDC", "JDDC", "ECD") if name not in corpora]
     for column in _columns([name for name in absent if not (name == "MDC" and "SGD" in corpora)]):
         left_out(run, ["T2"], reason, column=column)

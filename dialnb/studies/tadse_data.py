@@ -10,7 +10,7 @@ from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.examples.templates import Augmentation, make_template
 from dialnb.papers import load_paper
-from dialnb.studies.common import left_out
+from dialnb.studies.common import left_out, not_in
 from dialnb.studies.tadse_models import DATASETS, available, entities, lacking
 from dialnb.studies.templates import Filled, statistics_of
 
@@ -33,7 +33,7 @@ def data(run) -> dict[str, Dataset]:
     found = available(run)
     for dataset in found:
         if dataset not in s.datasets:
-            lacking(run, dataset, f"left out of the {run.profile} profile to keep its time; it runs with 'gpu'")
+            lacking(run, dataset, not_in(run))
     return {dataset: records for dataset, records in found.items() if dataset in s.datasets}
 
 

@@ -17,7 +17,7 @@ from dialnb.errors import Offline
 from dialnb.evaluation.adversarial import build_adversarial
 from dialnb.papers import load_paper
 from dialnb.studies import common, selectors
-from dialnb.studies.common import find, rows_of, why
+from dialnb.studies.common import find, not_in, rows_of, why
 from dialnb.studies.selectors import FINE_TUNING, answer
 from dialnb.studies.ums_models import CHINESE, MODELS, SUBSETS, WINDOWS, Trained, has_lists, language
 
@@ -41,7 +41,7 @@ def corpora(run) -> dict[str, list[Dataset]]:
     for name, choices in CORPORA.items():
         try:
             if name not in run.settings.corpora:
-                raise Offline(f"left out of the {run.profile} profile; it runs with 'gpu'")
+                raise Offline(not_in(run))
             found[name] = [find(run.settings.data, *choices)]
         except Offline as error:
             for column in _columns(name):
