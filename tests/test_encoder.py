@@ -20,7 +20,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.models import cpu
 from dialnb.models import encoder as encoder_module
 from dialnb.models import packed as packed_path
-from dialnb.models.attention import grouped_attention
+from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
 from dialnb.models.tokens import Tokens
 
 PACKED = ("bert", "roberta", "electra", "distilbert")
@@ -157,7 +157,34 @@ def tiled(qkv, groups, p):
     return cpu.attention(qkv, cpu.make_tiles(groups), p)
 
 
-@pytest.mark.parametrize("attend", [grouped_attention, tiled])
+def starts_of(groups):
+    lengths = [length for length, count in groups for _ in range(count)]
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+def padded(qkv, groups, p):
+    return padded_attention(qkv, starts_of(groups), max(length for length, _ in groups), p)
+
+
+@given(st.dictionaries(st.integers(1, 140), st.integers(1, 4), min_size=1, max_size=5))
+@settings(max_examples=20, deadline=None)
+def test_padded_attention_is_the_grouped_one_with_its_gradient(found):
+    groups = tuple(sorted(found.items()))
+    qkv = torch.randn(sum(n * c for n, c in groups), 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    ours, theirs = padded(qkv, groups, 0.0), grouped_attention(qkv, groups)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    weights = torch.randn_like(ours)
+    into_ours, into_theirs = (torch.autograd.grad((out * weights).sum(), qkv)[0] for out in (ours, theirs))
+    torch.testing.assert_close(into_ours, into_theirs, rtol=0, atol=1e-11)
+
+
+def test_no_kernel_in_full_precision_takes_minutes_to_compile():
+    gpu = torch.device("cuda")
+    assert not any(has_kernel(gpu, torch.float32, block) for block in (64, 128, 512))
+    assert has_kernel(gpu, torch.bfloat16, 512) and not has_kernel(torch.device("cpu"), torch.bfloat16, 16)
+
+
+@pytest.mark.parametrize("attend", [grouped_attention, tiled, padded])
 def test_attention_dropout_keeps_the_expectation_and_has_the_variance_of_its_rate(attend):
     torch.manual_seed(0)
     copies, length, p = 20_000, 5, 0.3

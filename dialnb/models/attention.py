@@ -1,11 +1,13 @@
 """Self-attention over packed sequences: every token attends to the tokens of its own sequence, nothing is padded.
 
-Three ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probabilities):
+Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probabilities):
 
 - ``grouped``: sequences of equal length are contiguous, so each group is a dense view for PyTorch's own attention.
   Exact, any device and precision; the reference.
 - ``short`` (CUDA, at most 128 tokens): one Triton program per sequence and head holds the whole score matrix.
 - ``flash`` (CUDA, longer): PyTorch's variable-length flash kernel.
+- ``padded`` (CUDA, what has no kernel): one dense attention with a mask. In full precision a matrix product of more
+  than 32 rows is unrolled into so many instructions that a ``short`` kernel takes minutes to compile.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ except ImportError:  # no Triton on this machine
     attention_kernel = None
 
 SHORT = 128
+SHORT_EXACT = 32
+"""As ``SHORT``, in float32."""
 
 
 def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
     """Whether a GPU kernel serves sequences of up to ``block`` tokens."""
     if device.type != "cuda":
         return False
+    if dtype == torch.float32:
+        return attention_kernel is not None and block <= SHORT_EXACT
     if block <= SHORT:
         return attention_kernel is not None and dtype != torch.float64
     return dtype in (torch.bfloat16, torch.float16)
@@ -50,6 +56,19 @@ def grouped_attention(qkv: torch.Tensor, groups: tuple[tuple[int, int], ...], dr
         q, k, v = part.view(count, length, *part.shape[1:]).permute(2, 0, 3, 1, 4)
         outputs.append(F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs)
+
+
+def padded_attention(qkv: torch.Tensor, starts: torch.Tensor, longest: int, dropout: float = 0.0) -> torch.Tensor:
+    """One dense attention over all sequences, each padded to the longest; the device is not waited for."""
+    lengths, tokens = starts.diff(), len(qkv)
+    width = -(-longest // 16) * 16  # aligned, as the memory-efficient kernel wants a mask
+    shift = torch.arange(len(lengths), device=qkv.device) * width - starts[:-1]
+    rows = torch.repeat_interleave(shift, lengths, output_size=tokens) + torch.arange(tokens, device=qkv.device)
+    dense = qkv.new_zeros(len(lengths) * width, *qkv.shape[1:]).index_copy(0, rows, qkv)
+    q, k, v = dense.view(len(lengths), width, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
+    inside = torch.arange(width, device=qkv.device) < lengths[:, None]
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=inside[:, None, None], dropout_p=dropout)
+    return context.transpose(1, 2).flatten(0, 1).index_select(0, rows)
 
 
 def flash_attention(qkv: torch.Tensor, starts: torch.Tensor, longest: int, dropout: float) -> torch.Tensor:

@@ -17,7 +17,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from dialnb.models import cpu
-from dialnb.models.attention import SHORT, block_size, grouped_attention, has_kernel, kernel_attention
+from dialnb.models.attention import (
+    SHORT,
+    block_size,
+    grouped_attention,
+    has_kernel,
+    kernel_attention,
+    padded_attention,
+)
 from dialnb.models.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
@@ -94,8 +101,12 @@ def packed_forward(
     }
     block = block_size(packed.max_length, config.max_position_embeddings)
     if not has_kernel(x.device, x.dtype, block):
-        tiled = cpu.serves(x) and torch.is_grad_enabled()
-        attend = partial(_tiled, tiles=packed.tiles) if tiled else partial(_grouped, groups=packed.groups)
+        if x.device.type == "cuda":
+            attend = partial(_padded, longest=packed.max_length)
+        elif cpu.serves(x) and torch.is_grad_enabled():
+            attend = partial(_tiled, tiles=packed.tiles)
+        else:
+            attend = partial(_grouped, groups=packed.groups)
         if first_only and cpu.serves(x):
             x = _stack(x, layers[:-1], packed.starts, seeds, attend=attend, **constants)
             return _last_for_first(x, layers[-1], packed, **constants)
@@ -110,6 +121,10 @@ def packed_forward(
 
 def _grouped(qkv, starts, seed, groups, dropout: float) -> torch.Tensor:
     return grouped_attention(qkv, groups, dropout)
+
+
+def _padded(qkv, starts, seed, longest: int, dropout: float) -> torch.Tensor:
+    return padded_attention(qkv, starts, longest, dropout)
 
 
 def _tiled(qkv, starts, seed, tiles, dropout: float) -> torch.Tensor:
