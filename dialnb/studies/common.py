@@ -83,15 +83,14 @@ class Task(NamedTuple):
     only: tuple[str, ...] = ()
 
 
-def evaluate(
-    run, models: Mapping[str, Encoder], tasks: Iterable[Task], more: Mapping[str, Job] | None = None
-) -> tuple[dict[tuple[str, str], pd.DataFrame], dict[str, Any]]:
-    """Rows by (table, model) of every task, dataset and model; and the results of ``more`` stages by their names.
+def evaluations(
+    run, models: Mapping[str, Encoder], tasks: Iterable[Task]
+) -> tuple[dict[str, Job], dict[tuple[str, str], list[str]]]:
+    """The stages of every task, dataset and model, and their names by (table, model).
 
-    All stages go out at once, so that no worker waits for a table to be complete. Data that cannot be had becomes a
-    reason in the task's table.
+    Data that cannot be had becomes a reason in the task's table.
     """
-    s, jobs, places = run.settings, dict(more or {}), {}
+    s, jobs, places = run.settings, {}, {}
     for task in tasks:
         try:
             sets = task.data(s.data)
@@ -104,7 +103,18 @@ def evaluate(
                 name = f"{task.name}: {model} on {dataset}"
                 jobs[name] = task.function, {"encoder": models[model], "records": records, "dataset": dataset, **chosen}
                 places.setdefault((task.table, model), []).append(name)
-    results = run.stage_each(jobs)
+    return jobs, places
+
+
+def evaluate(
+    run, models: Mapping[str, Encoder], tasks: Iterable[Task], more: Mapping[str, Job] | None = None
+) -> tuple[dict[tuple[str, str], pd.DataFrame], dict[str, Any]]:
+    """Rows by (table, model) of every task, dataset and model; and the results of ``more`` stages by their names.
+
+    All stages go out at once, so that no worker waits for a table to be complete.
+    """
+    jobs, places = evaluations(run, models, tasks)
+    results = run.stage_each(dict(more or {}) | jobs)
     rows = {place: pd.concat([results[name] for name in names]) for place, names in places.items()}
     return rows, {name: results[name] for name in more or {}}
 

@@ -162,8 +162,8 @@ class Trained(NamedTuple):
 def train_all(run, corpora: list[Dataset]) -> Trained:
     """Train what the profile asks for; "BERT" is the raw encoder, as in the paper's tables.
 
-    Of DSE-dropout the first epoch is reported, as in the paper; the later ones are for Figure 3. The ablations of
-    the last section are trained beside, so that no worker waits.
+    Of DSE-dropout the first epoch is reported, as in the paper; the later ones are for Figure 3. So that no worker
+    waits, the ablations of the last section are trained beside, and the raw encoder is evaluated.
     """
     s = run.settings
     models: dict[str, Encoder] = {"BERT": load_encoder(s.encoder)}
@@ -178,7 +178,8 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
         jobs[f"train {name}"] = training(
             name, models["BERT"], parts, settings_for(s, name), s.dialogues, s.tail_quirk and name != "DSE-dianli"
         )
-    made = run.stage_each(jobs | ablation_jobs(run, corpora))
+    beside, _ = common.evaluations(run, models, _tasks(s))
+    made = run.stage_each(jobs | ablation_jobs(run, corpora) | beside)
     made = {name.removeprefix("train "): result for name, result in made.items()}
     epochs = {name: made[name]["epochs"] for name in wanted if name in made and made[name]["epochs"]}
     models |= {name: made[name]["encoder"] for name in wanted if name in made}
@@ -222,12 +223,16 @@ def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
+def _tasks(s: Mapping[str, Any]) -> list[Task]:
+    """The tasks of the tables that the profile asks for, of F1 and of the geometry."""
+    return [task for task in TASKS if task.table in (*s["tables"], "F1", "X-geometry")]
+
+
 def evaluate(run, trained: Trained) -> None:
     """Fill all tables that the profile asks for, and the rows of F1, F3 and of the geometry."""
     s = run.settings
-    chosen = [task for task in TASKS if task.table in (*s.tables, "F1", "X-geometry")]
     scores = epoch_jobs(run, trained.epochs)
-    rows, made = common.evaluate(run, trained.models, chosen, trained.further | scores)
+    rows, made = common.evaluate(run, trained.models, _tasks(s), trained.further | scores)
     found = [part.assign(model=model, table=table) for (table, model), part in rows.items()]
     for name in scores:
         model, _, epoch = name.removeprefix("epoch: ").rpartition(" after ")
