@@ -18,7 +18,7 @@ import tiny
 import torch
 
 from dialnb.errors import DataError, DialnbError
-from dialnb.runs.fingerprints import code_version, fingerprint
+from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
 from dialnb.runs.results import read_result, write_result
 from dialnb.runs.stages import StageCache
 from dialnb.training import TrainingResult
@@ -320,3 +320,27 @@ def test_a_package_that_imports_its_own_submodule_has_a_version():
 
     assert geometry.__name__ == "dialnb.evaluation.geometry"
     assert len(code_version(dse.geometry_of)) == 64
+
+
+def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path):
+    """The spec of a submodule cannot be had without importing its package: umap takes seconds, and is rarely needed."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "part.py").write_text("def stage():\n    from heavy.inner import thing\n    return thing\n")
+    (tmp_path / "site-packages" / "heavy").mkdir(parents=True)
+    (tmp_path / "site-packages" / "heavy" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "site-packages" / "heavy" / "inner.py").write_text("thing = 1\n")
+    code = "from dialnb.runs.fingerprints import code_version, _path; from own.part import stage; " \
+           "print(len(code_version(stage)), _path('own.part').name, _path('heavy.inner'))"  # fmt: skip
+    paths = os.pathsep.join([str(tmp_path), str(tmp_path / "site-packages"), *filter(None, sys.path)])
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True)
+    assert done.stdout.decode().split() == ["64", "part.py", "None"], done.stderr.decode()
+
+
+def test_an_encoder_is_hashed_once_inside_the_block_and_anew_after_it(monkeypatch):
+    encoder, hashed = tiny.encoder(), []
+    monkeypatch.setattr(type(encoder), "state_dict", lambda self: hashed.append(1) or {})
+    with hashed_once():
+        assert fingerprint([encoder, encoder]) == fingerprint([encoder, encoder])
+    assert len(hashed) == 1
+    fingerprint(encoder)
+    assert len(hashed) == 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -235,8 +235,9 @@ def load_encoder(
     Weights are read from safetensors only and no remote code is run. ``pooling`` defaults to what the folder says
     (sentence-transformers layout), else "mean".
     """
+    import transformers
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     from dialnb.models.saving import stored_pooling
 
@@ -254,10 +255,8 @@ def load_encoder(
     try:
         with _quiet_transformers():
             config = AutoConfig.from_pretrained(where, **safe)
-            load: Callable = (
-                T5EncoderModel.from_pretrained if config.model_type in ("t5", "mt5") else AutoModel.from_pretrained
-            )
-            transformer = load(where, use_safetensors=True, dtype=torch.float32, **safe)
+            kind = transformers.T5EncoderModel if config.model_type in ("t5", "mt5") else AutoModel
+            transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
             tokenizer = AutoTokenizer.from_pretrained(where, **safe)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"

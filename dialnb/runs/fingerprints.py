@@ -17,10 +17,13 @@ import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,6 +33,20 @@ from dialnb.errors import DialnbError
 def fingerprint(value: Any, where: str = "value") -> str:
     """sha256 of a value's content: equal content has equal fingerprints, in every process and on every machine."""
     return hashlib.sha256(json.dumps(_content(value, where), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+_hashed: WeakKeyDictionary[Any, Any] | None = None
+
+
+@contextmanager
+def hashed_once() -> Iterator[None]:
+    """Inside the block the weights of a module are hashed once: many stages are keyed by the same few encoders."""
+    global _hashed
+    before, _hashed = _hashed, WeakKeyDictionary()
+    try:
+        yield
+    finally:
+        _hashed = before
 
 
 def _content(value: Any, where: str) -> Any:
@@ -79,10 +96,15 @@ def _library_content(value: Any, where: str) -> Any:
         plain = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return {"tensor": str(value.dtype), "shape": list(value.shape), "bytes": _array(plain, where)}
     if torch and isinstance(value, torch.nn.Module):
+        if _hashed is not None and value in _hashed:
+            return _hashed[value]
         words = getattr(getattr(value, "tokenizer", None), "get_vocab", dict)()
         weights = {name: _content(tensor, f"{where}.{name}") for name, tensor in value.state_dict().items()}
         said = {"pooling": getattr(value, "pooling", None), "words": fingerprint(json.dumps(sorted(words.items())))}
-        return {"module": type(value).__qualname__, "weights": weights, **said}
+        found = {"module": type(value).__qualname__, "weights": weights, **said}
+        if _hashed is not None:
+            _hashed[value] = found
+        return found
     return None
 
 
@@ -165,7 +187,7 @@ class _Source:
 
 def _source(module: str) -> _Source | None:
     """The parsed source of a module of ours; None for other packages, whose versions stand in the provenance."""
-    path = None if module.split(".")[0] in sys.stdlib_module_names else _path(module)
+    path = _path(module)
     return _parsed(module, path, path.stat().st_mtime_ns) if path else None
 
 
@@ -182,13 +204,26 @@ def _parsed(module: str, path: Path, changed: int) -> _Source:
 
 
 def _path(module: str) -> Path | None:
+    """The file of a module of ours. Other packages are not asked for their modules: that would import them."""
+    spec = _spec(module) if _ours(module.split(".")[0]) else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+@cache
+def _ours(package: str) -> bool:
+    """Whether a package is dialnb or a user's own code, not the standard library and nothing that was installed."""
+    if package == "dialnb" or package in sys.stdlib_module_names:
+        return package == "dialnb"
+    spec = _spec(package)
+    places = [spec.origin] if spec and spec.origin else list((spec and spec.submodule_search_locations) or ())
+    return any(not {"site-packages", "dist-packages"} & set(Path(place).parts) for place in places)
+
+
+def _spec(module: str) -> ModuleSpec | None:
     try:
-        spec = importlib.util.find_spec(module)
+        return importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    path = Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
-    ours = module.split(".")[0] == "dialnb" or (path and not {"site-packages", "dist-packages"} & set(path.parts))
-    return path if ours else None
 
 
 def _defines(node: ast.stmt) -> Iterator[str]:

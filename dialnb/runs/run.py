@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DialnbError
 from dialnb.runs.files import ITEMS, say, write_json, write_table
-from dialnb.runs.fingerprints import fingerprint
+from dialnb.runs.fingerprints import fingerprint, hashed_once
 from dialnb.runs.profiles import Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
@@ -128,19 +128,20 @@ class Run:
             every.update(more)
             return more
 
-        if count > 1 and (len(jobs) > 1 or follow):
-            self._workers = self._workers or Workers(count, self._cache)
-            self._made |= self._workers.make(jobs, begin if follow else None)
-            self._told = True
-        try:
-            while left := [name for name in every if name not in results]:
-                for name in left:
-                    function, inputs = every[name]
-                    results[name] = self.stage(name, function, **inputs)
-                    every.update(follow(name, results[name]) if follow else {})
-            return results
-        finally:
-            self._told = False
+        with hashed_once():
+            if count > 1 and (len(jobs) > 1 or follow):
+                self._workers = self._workers or Workers(count, self._cache)
+                self._made |= self._workers.make(jobs, begin if follow else None)
+                self._told = True
+            try:
+                while left := [name for name in every if name not in results]:
+                    for name in left:
+                        function, inputs = every[name]
+                        results[name] = self.stage(name, function, **inputs)
+                        every.update(follow(name, results[name]) if follow else {})
+                return results
+            finally:
+                self._told = False
 
     def note(self, **facts: Any) -> None:
         """Record facts of the stage that is running, or of the run itself, in `run.json`."""
