@@ -8,6 +8,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
+
 from dialnb.errors import DataError
 from dialnb.plots.style import smaller
 from dialnb.runs.tools import open_run
@@ -20,6 +22,8 @@ STAGES = 4
 """Lines about stages that a cell of a recorded notebook shows."""
 PACKED = 30_000
 """Bytes from which the data of a figure are compressed."""
+DIGITS = 6
+"""Significant digits of the data of a figure."""
 
 
 def record(folder: Path, root: Path) -> list[Path]:
@@ -46,7 +50,9 @@ def record(folder: Path, root: Path) -> list[Path]:
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for data in (place / "figures").glob("*.csv"):
         if data.stat().st_size > PACKED:
-            data.with_suffix(".csv.gz").write_bytes(gzip.compress(data.read_bytes(), mtime=0))
+            points = pd.read_csv(data, keep_default_na=False, na_values=[""])  # "None" may be what somebody said
+            rounded = points.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
+            data.with_suffix(".csv.gz").write_bytes(gzip.compress(rounded, mtime=0))
             data.unlink()
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
