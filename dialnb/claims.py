@@ -208,7 +208,10 @@ def judge(claim: Claim, results: pd.DataFrame, slug: str = "", items: pd.DataFra
         raise Lacking(f"not measured: {evidence.describe(claim.rows)}")
     if claim.each and claim.each not in rows:
         raise Lacking(f"the rows have no column {claim.each!r}")
-    groups = [(str(name), part) for name, part in rows.groupby(claim.each)] if claim.each else [("", rows)]
+    groups = [("", rows)]
+    if claim.each:
+        groups = [(name if isinstance(name, str) else f"at {claim.each} {name:g}", part)
+                  for name, part in rows.groupby(claim.each)]  # fmt: skip
     parts: list[tuple[str, Verdict]] = []
     lacking: dict[str, str] = {}
     judges = {"trend": _judge_trend, "statistic": _judge_statistic}

@@ -58,7 +58,7 @@ class Group:
     def encoders(self) -> list[str]:
         """Encoders behind the results, else those that the runs name."""
         if "encoder" in self.results and self.results.encoder.notna().any():
-            return [str(name) for name in self.results.encoder.dropna().unique()]
+            return [str(name) for name in self.results.encoder.dropna().unique() if name != "none"]  # chance has none
         return [name for run in self.runs if (name := run.get("parameters", {}).get("encoder"))]
 
 
