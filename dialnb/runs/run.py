@@ -108,6 +108,8 @@ class Run:
         took = time.perf_counter() - began
         if record.key in self._made:  # by a worker, a moment ago, which said so
             record.cached = False
+            if not self._told:
+                say(f"stage {name}: made above")
         else:
             cached = f"from the cache, made {record.made[:16]}"
             say(f"stage {name}: {cached if record.cached else f'done in {took:.1f} s'}")
