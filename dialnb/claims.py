@@ -33,7 +33,7 @@ import yaml
 from dialnb import evidence
 from dialnb.errors import DataError, UnknownName
 from dialnb.evidence import BY, Lacking
-from dialnb.papers import compare_table, load_paper, project_root, select
+from dialnb.papers import compare_table, load_paper, plain, project_root, select
 from dialnb.statistics import PLACE, Interval, choice_interval, mean_interval, units_to_decide
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
@@ -162,7 +162,7 @@ def judge_claims(
     slug: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] = (), items: pd.DataFrame | None = None
 ) -> Judged:
     """Every claim of a paper with its verdict; a claim whose rows cannot be told apart is not run, and says so."""
-    missing, rows = list(not_run), []
+    results, missing, rows = plain(results), list(not_run), []
     for claim in load_claims(slug):
         try:
             verdict = judge(claim, results, slug=slug, items=items)

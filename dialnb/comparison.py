@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from dialnb.errors import DataError
-from dialnb.papers import Table, dataset_name, load_cells, load_paper, select
+from dialnb.papers import Table, dataset_name, load_cells, load_paper, plain, select
 from dialnb.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 
 REPLICATES = ("train_seed", "seed")
@@ -47,7 +47,7 @@ def compare(
     slug: str, table: Table, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
 ) -> Comparison:
     """See `dialnb.papers.compare_table`."""
-    return _Comparer(slug, table, results, not_run).compare()
+    return _Comparer(slug, table, plain(results), not_run).compare()
 
 
 class _Comparer:

@@ -206,6 +206,14 @@ def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     return rows
 
 
+def plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with texts as plain objects: many small selections of pandas' own strings take twice as long."""
+    import pandas as pd
+
+    texts = [name for name in rows if isinstance(rows[name].dtype, pd.StringDtype)]
+    return rows.astype(dict.fromkeys(texts, object)) if texts else rows
+
+
 def dataset_name(name: object) -> str:
     """A dataset's name as it is compared: without case, and without the prefix of bundled data."""
     return str(name).casefold().removeprefix("bundled/")
