@@ -1,4 +1,4 @@
-"""Self-attention over packed sequences: every token attends to the tokens of its own sequence, nothing is padded.
+"""Self-attention over packed sequences: every token attends to the tokens of its own sequence.
 
 Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probabilities):
 
@@ -6,8 +6,8 @@ Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probab
   Exact, any device and precision; the reference.
 - ``short`` (CUDA, at most 128 tokens): one Triton program per sequence and head holds the whole score matrix.
 - ``flash`` (CUDA, longer): PyTorch's variable-length flash kernel.
-- ``padded`` (CUDA, what has no kernel): one dense attention with a mask. In full precision a matrix product of more
-  than 32 rows is unrolled into so many instructions that a ``short`` kernel takes minutes to compile.
+- ``padded`` (CUDA, what has no kernel): one dense attention with a mask. That is also how full precision reads more
+  than 32 tokens: fine-tuning at 128 kept the host busy for minutes and the GPU idle, most likely compiling ``short``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ except ImportError:  # no Triton on this machine
 
 SHORT = 128
 SHORT_EXACT = 32
-"""As ``SHORT``, in float32."""
+"""As ``SHORT``, in full precision."""
 
 
 def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
     """Whether a GPU kernel serves sequences of up to ``block`` tokens."""
     if device.type != "cuda":
         return False
-    if dtype == torch.float32:
-        return attention_kernel is not None and block <= SHORT_EXACT
-    if block <= SHORT:
+    narrow = dtype in (torch.bfloat16, torch.float16)
+    if block <= (SHORT if narrow else SHORT_EXACT):
         return attention_kernel is not None and dtype != torch.float64
-    return dtype in (torch.bfloat16, torch.float16)
+    return narrow
 
 
 def block_size(longest: int, limit: int = 512) -> int:

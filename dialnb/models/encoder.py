@@ -237,7 +237,6 @@ def load_encoder(
     """
     import transformers
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     from dialnb.models.saving import stored_pooling
 
@@ -254,10 +253,11 @@ def load_encoder(
     safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
     try:
         with _quiet_transformers():
-            config = AutoConfig.from_pretrained(where, **safe)
-            kind = transformers.T5EncoderModel if config.model_type in ("t5", "mt5") else AutoModel
+            config = transformers.AutoConfig.from_pretrained(where, **safe)
+            t5 = config.model_type in ("t5", "mt5")  # whose module takes long to import
+            kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
             transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
-            tokenizer = AutoTokenizer.from_pretrained(where, **safe)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(

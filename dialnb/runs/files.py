@@ -34,7 +34,7 @@ ITEMS = "items.csv.xz"
 
 
 def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
-    """The tidy rows of a run: only an empty field is a missing one, since "none" and "nan" may be names."""
+    """The tidy rows of a run, or another table: only an empty field is a missing one, "none" and "nan" may be names."""
     import pandas as pd
 
     return pd.read_csv(folder / name, keep_default_na=False, na_values=[""], low_memory=False)

@@ -8,10 +8,9 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
-
 from dialnb.errors import DataError
 from dialnb.plots.style import smaller
+from dialnb.runs.files import read_rows
 from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
@@ -50,8 +49,7 @@ def record(folder: Path, root: Path) -> list[Path]:
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for data in (place / "figures").glob("*.csv"):
         if data.stat().st_size > PACKED:
-            points = pd.read_csv(data, keep_default_na=False, na_values=[""])  # "None" may be what somebody said
-            rounded = points.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
+            rounded = read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
             data.with_suffix(".csv.gz").write_bytes(gzip.compress(rounded, mtime=0))
             data.unlink()
     if text:

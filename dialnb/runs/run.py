@@ -117,6 +117,7 @@ class Run:
         self.save()
         return result
 
+    @hashed_once()
     def stage_each(self, jobs: Jobs, follow: Callable[[str, Any], Jobs] | None = None) -> dict[str, Any]:
         """Several stages that do not depend on each other, `{name: (function, inputs)}`, and their results by name.
 
@@ -130,20 +131,19 @@ class Run:
             every.update(more)
             return more
 
-        with hashed_once():
-            if count > 1 and (len(jobs) > 1 or follow):
-                self._workers = self._workers or Workers(count, self._cache)
-                self._made |= self._workers.make(jobs, begin if follow else None)
-                self._told = True
-            try:
-                while left := [name for name in every if name not in results]:
-                    for name in left:
-                        function, inputs = every[name]
-                        results[name] = self.stage(name, function, **inputs)
-                        every.update(follow(name, results[name]) if follow else {})
-                return results
-            finally:
-                self._told = False
+        if count > 1 and (len(jobs) > 1 or follow):
+            self._workers = self._workers or Workers(count, self._cache)
+            self._made |= self._workers.make(jobs, begin if follow else None)
+            self._told = True
+        try:
+            while left := [name for name in every if name not in results]:
+                for name in left:
+                    function, inputs = every[name]
+                    results[name] = self.stage(name, function, **inputs)
+                    every.update(follow(name, results[name]) if follow else {})
+            return results
+        finally:
+            self._told = False
 
     def note(self, **facts: Any) -> None:
         """Record facts of the stage that is running, or of the run itself, in `run.json`."""
