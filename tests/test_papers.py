@@ -191,7 +191,7 @@ def test_another_encoder_or_other_data_make_a_substitute_that_says_so(datasets, 
 
 
 def test_a_stand_in_is_used_only_where_the_papers_own_data_did_not_run():
-    row = {"task": "response selection", "metric": "Top-1", "protocol": "code", "ties": "against", "seed": 0, "n": 600}
+    row = {"task": "response selection", "metric": "Top-1", "protocol": "paper", "ties": "against", "seed": 0, "n": 600}
     row |= {"model": "DSE", "table": "T4", "encoder": "bert-base-uncased"}
     stand_in, own = row | {"dataset": "UbuntuIRC", "value": 30.0}, row | {"dataset": "DSTC7-Ubuntu", "value": 15.0}
     found = cell(compare_table("dse", "T4", pd.DataFrame([stand_in])), "DSTC7-Ubuntu Top-1", model="DSE")

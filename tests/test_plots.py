@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import lzma
 from itertools import product
 
 import matplotlib
@@ -231,8 +231,8 @@ def test_figures_are_drawn_again_from_stored_data_to_the_same_bytes(tmp_path, sp
     words = {"caption": "a caption", "alt": "what is seen"}
     save_figure(folder, "F1", plots.projection_panels, spaces, arguments={"rows": "part", "pair": "pair"}, **words)
     save_figure(folder, "F2", plots.pair_construction, dialogue, arguments={}, **words)
-    packed = folder / "F2.csv.gz"  # as large data are kept in the repository
-    packed.write_bytes(gzip.compress((folder / "F2.csv").read_bytes()))
+    packed = folder / "F2.csv.xz"  # as large data are kept in the repository
+    packed.write_bytes(lzma.compress((folder / "F2.csv").read_bytes()))
     (folder / "F2.csv").unlink()
     written, fixed = redraw(tmp_path, ["png", "svg"], out=tmp_path / "again")
     assert len(written) == 4 and not fixed

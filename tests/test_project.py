@@ -20,6 +20,7 @@ from dialnb import notebooks, plots
 from dialnb.papers import SLUGS, load_paper
 from dialnb.report.digest import digest
 from dialnb.report.gather import gather, recorded_runs
+from dialnb.runs.files import table_at
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -116,7 +117,7 @@ PLACE = re.compile(r"(?<![\w.])/(?:home|root|tmp|opt|Users)/\w")
 def test_recorded_runs_are_whole_small_and_name_no_machine(run):
     said = json.loads(run.read_text(encoding="utf-8"))
     assert said["status"] == "done" and not said["code"]["dirty"] and not said["set_by_hand"].keys() - {"seed"}
-    assert (run.parent / "results.csv").is_file() and (run.parent / "claims.json").is_file()
+    assert table_at(run.parent) and (run.parent / "claims.json").is_file()
     notebook = run.parent / "notebook.ipynb"
     assert notebook.stat().st_size < 3_000_000 and '"image/png"' in notebook.read_text(encoding="utf-8")
     (group,) = [group for group in gather([run.parent]) if group.folders]

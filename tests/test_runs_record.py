@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from PIL import Image
 from dialnb import cli
 from dialnb.errors import DataError
 from dialnb.runs import record as records
+from dialnb.runs.files import read_rows
 
 
 @pytest.fixture
@@ -42,9 +43,18 @@ def test_large_data_of_a_figure_are_packed_and_rounded(runs, project):
     data = runs[0] / "figures" / "F3.csv"
     data.write_text("x,text\n0.123456789012,None\n-3.0,\n" + "17.00000000000001,NA\n" * 3_000)
     place, _ = records.record(runs[0], project)
-    assert {path.name for path in (place / "figures").iterdir()} == {"F3.csv.gz", "F3.json"}
-    packed = gzip.decompress((place / "figures" / "F3.csv.gz").read_bytes()).decode()
+    assert {path.name for path in (place / "figures").iterdir()} == {"F3.csv.xz", "F3.json"}
+    packed = lzma.decompress((place / "figures" / "F3.csv.xz").read_bytes()).decode()
     assert packed == "x,text\n0.123457,None\n-3,\n" + "17,NA\n" * 3_000
+
+
+def test_many_results_are_packed_as_they_are(runs, project):
+    rows = runs[0] / "results.csv"
+    rows.write_text(rows.read_text() * 2_000)
+    place, _ = records.record(runs[0], project)
+    assert not (place / "results.csv").exists()
+    assert lzma.decompress((place / "results.csv.xz").read_bytes()) == rows.read_bytes()
+    assert read_rows(place).equals(read_rows(runs[0]))
 
 
 def test_what_was_kept_before_is_replaced(runs, project):

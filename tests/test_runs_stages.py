@@ -322,16 +322,18 @@ def test_a_package_that_imports_its_own_submodule_has_a_version():
     assert len(code_version(dse.geometry_of)) == 64
 
 
-def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path):
+@pytest.mark.parametrize("place", ["site-packages", "target"], ids=["environment", "pip install --target"])
+def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path, place):
     """The spec of a submodule cannot be had without importing its package: umap takes seconds, and is rarely needed."""
+    (tmp_path / "target" / "heavy-1.0.dist-info").mkdir(parents=True)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "part.py").write_text("def stage():\n    from heavy.inner import thing\n    return thing\n")
-    (tmp_path / "site-packages" / "heavy").mkdir(parents=True)
-    (tmp_path / "site-packages" / "heavy" / "__init__.py").write_text("raise SystemExit('imported')")
-    (tmp_path / "site-packages" / "heavy" / "inner.py").write_text("thing = 1\n")
+    (tmp_path / place / "heavy").mkdir(parents=True)
+    (tmp_path / place / "heavy" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / place / "heavy" / "inner.py").write_text("thing = 1\n")
     code = "from dialnb.runs.fingerprints import code_version, _path; from own.part import stage; " \
            "print(len(code_version(stage)), _path('own.part').name, _path('heavy.inner'))"  # fmt: skip
-    paths = os.pathsep.join([str(tmp_path), str(tmp_path / "site-packages"), *filter(None, sys.path)])
+    paths = os.pathsep.join([str(tmp_path), str(tmp_path / place), *filter(None, sys.path)])
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True)
     assert done.stdout.decode().split() == ["64", "part.py", "None"], done.stderr.decode()
 

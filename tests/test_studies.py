@@ -234,8 +234,7 @@ def tidy(table: str, cell) -> dict:
         rest = {"task": "out-of-scope", "protocol": "code", "shots": 1, "threshold": cell.threshold}
         rest["metric"] = cell.column
     elif table == "T4":
-        protocol = "paper" if first == "AmazonQA" else "code"
-        rest = {"task": "response selection", "dataset": first, "metric": last, "protocol": protocol, "ties": "against"}
+        rest = {"task": "response selection", "dataset": first, "metric": last, "protocol": "paper", "ties": "against"}
     else:
         shots = int(cell.column.split()[1].partition("-")[0])
         rest = {"task": "action tagging", "dataset": first, "metric": last, "protocol": "code", "shots": shots}

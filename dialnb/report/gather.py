@@ -13,7 +13,7 @@ import pandas as pd
 from dialnb.claims import Judged, judge_claims
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, project_root
-from dialnb.runs.files import ITEMS, read_rows
+from dialnb.runs.files import ITEMS, read_rows, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -106,8 +106,8 @@ def _group(runs: list[tuple[dict[str, Any], Path]]) -> Group:
 
 def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
     """Tidy rows of a run, with its seed as that of the training."""
-    path = folder / "results.csv"
-    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+    path = table_at(folder)
+    if path is None or path.read_bytes().strip() == b"":
         return pd.DataFrame()
     rows = read_rows(folder)
     if "train_seed" not in rows:

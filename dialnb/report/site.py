@@ -155,7 +155,7 @@ def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
     found = []
     for about in sorted(abouts, key=lambda about: _natural(about["name"])):
         formats = [
-            kind for kind in ("svg", "pdf", "png", "csv", "csv.gz") if (target / f"{about['name']}.{kind}").is_file()
+            kind for kind in ("svg", "pdf", "png", "csv", "csv.xz") if (target / f"{about['name']}.{kind}").is_file()
         ]
         stem = f"{files.name}/figures/{about['name']}"
         found.append({**about, "stem": stem, "formats": formats})
@@ -168,7 +168,8 @@ def _run_view(run: dict[str, Any], path: Path, files: Path, folder: Path) -> dic
     target = files / f"seed{seed}"
     target.mkdir(parents=True, exist_ok=True)
     links = {}
-    for name in ("run.json", "results.csv", "claims.json", "ro-crate-metadata.json", "notebook.ipynb", "log.txt"):
+    for name in ("run.json", "results.csv", "results.csv.xz", "claims.json", "ro-crate-metadata.json", "notebook.ipynb",
+                 "log.txt"):  # fmt: skip
         if (path / name).is_file():
             shutil.copyfile(path / name, target / name)
             links[name] = f"{files.name}/seed{seed}/{name}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, UnknownName
+from dialnb.runs.files import table_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,8 +77,7 @@ def redraw(
         if not module.startswith("dialnb."):
             fixed.append(about["name"])
             continue
-        stored = next(s for s in (path.with_suffix(".csv"), path.with_suffix(".csv.gz")) if s.is_file())
-        data = pd.read_csv(stored, dtype=about["dtypes"])
+        data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             drawn = getattr(import_module(module), name)(data, **about["arguments"])
             target = (out or run / "figures") / (about["name"] if style == "paper" else f"{about['name']}-{style}")

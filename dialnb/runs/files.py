@@ -33,11 +33,17 @@ ITEMS = "items.csv.xz"
 """What each test item scored, where a run keeps it."""
 
 
+def table_at(folder: Path, name: str = "results.csv") -> Path | None:
+    """Where a table of a run is, as it is or compressed as in a record; None if there is none."""
+    return next((path for path in (folder / name, folder / f"{name}.xz") if path.is_file()), None)
+
+
 def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
     """The tidy rows of a run, or another table: only an empty field is a missing one, "none" and "nan" may be names."""
     import pandas as pd
 
-    return pd.read_csv(folder / name, keep_default_na=False, na_values=[""], low_memory=False)
+    path = table_at(folder, name) or folder / name
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
 
 
 def write_json(path: Path, record: Any) -> None:

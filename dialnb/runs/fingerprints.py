@@ -211,12 +211,19 @@ def _path(module: str) -> Path | None:
 
 @cache
 def _ours(package: str) -> bool:
-    """Whether a package is dialnb or a user's own code, not the standard library and nothing that was installed."""
+    """Whether a package is dialnb or a user's own code, not the standard library and nothing that was installed: in the
+    place of an environment's packages, or with ``pip install --target`` anywhere, where its description lies beside."""
     if package == "dialnb" or package in sys.stdlib_module_names:
         return package == "dialnb"
     spec = _spec(package)
     places = [spec.origin] if spec and spec.origin else list((spec and spec.submodule_search_locations) or ())
-    return any(not {"site-packages", "dist-packages"} & set(Path(place).parts) for place in places)
+    return not all(_installed(Path(place)) for place in places)
+
+
+def _installed(place: Path) -> bool:
+    folders = [place.parent, place.parent.parent]  # of a module, of a package
+    known = {"site-packages", "dist-packages"} & set(place.parts)
+    return bool(known) or any(any(folder.glob("*.dist-info")) for folder in folders)
 
 
 def _spec(module: str) -> ModuleSpec | None:

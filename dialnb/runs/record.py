@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
+import lzma
 import shutil
 from pathlib import Path
 
@@ -21,6 +21,8 @@ STAGES = 4
 """Lines about stages that a cell of a recorded notebook shows."""
 PACKED = 30_000
 """Bytes from which the data of a figure are compressed."""
+PACKED_ROWS = 100_000
+"""As ``PACKED``, of the run's own tables: smaller ones stay readable where the code is hosted."""
 DIGITS = 6
 """Significant digits of the data of a figure."""
 
@@ -49,9 +51,10 @@ def record(folder: Path, root: Path) -> list[Path]:
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for data in (place / "figures").glob("*.csv"):
         if data.stat().st_size > PACKED:
-            rounded = read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
-            data.with_suffix(".csv.gz").write_bytes(gzip.compress(rounded, mtime=0))
-            data.unlink()
+            _pack(data, read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode())
+    for rows in place.glob("*.csv"):
+        if rows.stat().st_size > PACKED_ROWS:
+            _pack(rows, rows.read_bytes())
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
     figures.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,12 @@ def record(folder: Path, root: Path) -> list[Path]:
     for drawn in sorted((folder / "figures").glob("*.png")):
         shutil.copy2(drawn, figures)
     return [place, figures]
+
+
+def _pack(path: Path, content: bytes) -> None:
+    """The content compressed, in place of the file."""
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(content))
+    path.unlink()
 
 
 def _record_trial(folder: Path, place: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import read_json, read_rows
+from dialnb.runs.files import read_json, read_rows, table_at
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, stored_encoders
 from dialnb.runs.run import MEASURED
@@ -79,7 +79,7 @@ def compare_results(first: Path, second: Path) -> pd.DataFrame:
     """The results of two runs side by side: what identifies a row, both values, and the difference (second - first)."""
     frames = []
     for folder in (first, second):
-        if not (folder / "results.csv").is_file():
+        if table_at(folder) is None:
             raise DataError(f"{folder} has no results.csv; did the run finish?")
         frames.append(read_rows(folder))
     keys = [name for name in frames[0] if name in frames[1] and name not in MEASURED]

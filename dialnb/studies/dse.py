@@ -46,12 +46,12 @@ PRINTED = ("BERT", "SimCSE-unsup", "TOD-BERT", "DSE-dropout", "DSE", "DSE-dianli
 
 MODEL_TABLES = ("T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "X1", "F1", "F3")
 TASKS = (  # the longest first, so that workers end together
-    Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
-         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED),
-    Task("T5", "action prediction", tasks.actions_of, tasks.action_data,
-         ("limit", "action_shots", "action_seeds", "finetune_rate")),
     Task("T9", "fine-tuned selection", tasks.finetuned_selection_of, tasks.question_data,
          ("questions", "response_shots", "finetune_seeds", "finetune_rate"), PRINTED),
+    Task("T5", "action prediction", tasks.actions_of, tasks.action_data,
+         ("limit", "action_shots", "action_seeds", "finetune_rate")),
+    Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
+         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED),
     Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",)),
     Task("T3", "out-of-scope detection", tasks.scope_of, tasks.scope_data, ("limit", "shots", "seeds")),
     Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds")),
@@ -142,7 +142,8 @@ def counts(run, corpora: list[Dataset]):
     rows = [{"model": name, "value": number, "n": number, "substitute": text} for name, (number, text) in both.items()]
     run.add(pd.DataFrame(rows), task="statistics", metric="count", column="value", table="X2")
     left_out(run, ["X2"], "private data of the authors", model="Appen test")
-    left_out(run, ["X2"], "not bundled: profile 'gpu'")
+    if s.data == "bundled":
+        left_out(run, ["X2"], "not bundled: profile 'gpu'")
     return run.table("X2")
 
 
@@ -150,20 +151,19 @@ def counts(run, corpora: list[Dataset]):
 
 
 class Trained(NamedTuple):
-    """Every model by its row name, the loss curves of all, the encoders after each epoch where they were kept, and the
-    trainings of other encoders, which are made beside the evaluations."""
+    """Every model by its row name, the loss curves of all, and the encoders after each epoch where they were kept."""
 
     models: dict[str, Encoder]
     curves: pd.DataFrame
     epochs: dict[str, dict[int, Encoder]]
-    further: dict[str, Job]
 
 
 def train_all(run, corpora: list[Dataset]) -> Trained:
     """Train what the profile asks for; "BERT" is the raw encoder, as in the paper's tables.
 
     Of DSE-dropout the first epoch is reported, as in the paper; the later ones are for Figure 3. So that no worker
-    waits, the ablations of the last section are trained beside, and the raw encoder is evaluated.
+    waits, the ablations of the last section are trained beside and the raw encoder is evaluated; with several workers
+    every model is evaluated as soon as it is there, and DSE trained from an encoder as soon as that is made.
     """
     s = run.settings
     models: dict[str, Encoder] = {"BERT": load_encoder(s.encoder)}
@@ -178,20 +178,31 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
         jobs[f"train {name}"] = training(
             name, models["BERT"], parts, settings_for(s, name), s.dialogues, s.tail_quirk and name != "DSE-dianli"
         )
+
+    def follow(stage: str, result: dict[str, Any]) -> dict[str, Job]:
+        kind, _, name = stage.partition(" ")
+        if kind == "pretrain":
+            return _other_trainings(run, {name: result["encoder"]}, corpora)
+        found = {name: _reported(name, result)} if stage in jobs else {}
+        return common.evaluations(run, found, _tasks(s))[0]
+
     beside, _ = common.evaluations(run, models, _tasks(s))
-    made = run.stage_each(jobs | ablation_jobs(run, corpora) | beside)
+    made = run.stage_each(jobs | ablation_jobs(run, corpora) | beside, follow if s.workers > 1 else None)
     made = {name.removeprefix("train "): result for name, result in made.items()}
     epochs = {name: made[name]["epochs"] for name in wanted if name in made and made[name]["epochs"]}
-    models |= {name: made[name]["encoder"] for name in wanted if name in made}
-    if "DSE-dropout" in epochs:
-        models["DSE-dropout"] = epochs["DSE-dropout"][1]
+    models |= {name: _reported(name, made[name]) for name in wanted if name in made}
     models |= _checkpoints(run)
     for name in TRAINED:
         if name not in wanted:
             left_out(run, MODEL_TABLES, model=name)
     curves = [made[name]["curve"].assign(model=name) for name in wanted if name in made]
-    raw = {shape: made[f"pretrain {shape}"]["encoder"] for shape in s.other_encoders if f"pretrain {shape}" in made}
-    return Trained(models, pd.concat(curves, ignore_index=True), epochs, _other_trainings(run, raw, corpora))
+    return Trained(models, pd.concat(curves, ignore_index=True), epochs)
+
+
+def _reported(name: str, result: Mapping[str, Any]) -> Encoder:
+    """The encoder of a model that its rows are about."""
+    first = name == "DSE-dropout" and result["epochs"]
+    return result["epochs"][1] if first else result["encoder"]
 
 
 def _pretraining(run, vocabulary: Encoder, corpora: list[Dataset]) -> dict[str, Any]:
@@ -232,7 +243,7 @@ def evaluate(run, trained: Trained) -> None:
     """Fill all tables that the profile asks for, and the rows of F1, F3 and of the geometry."""
     s = run.settings
     scores = epoch_jobs(run, trained.epochs)
-    rows, made = common.evaluate(run, trained.models, _tasks(s), trained.further | scores)
+    rows, made = common.evaluate(run, trained.models, _tasks(s), scores)
     found = [part.assign(model=model, table=table) for (table, model), part in rows.items()]
     for name in scores:
         model, _, epoch = name.removeprefix("epoch: ").rpartition(" after ")
