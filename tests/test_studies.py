@@ -17,6 +17,7 @@ from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
 from dialnb.errors import Offline
 from dialnb.papers import compare_table, published
+from dialnb.runs import start
 from dialnb.runs.files import read_json
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
@@ -220,6 +221,28 @@ def test_clusters_are_scored_on_several_draws_of_intents():
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_evaluates_a_model_as_soon_as_it_is_trained(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+    changes = {"workers": 2, "models": ["DSE", "DSE-dropout"], "other_encoders": ["small"]}
+    run = start("dse", "smoke", overrides=changes, out=tmp_path / "run")
+    last, first, asked = tiny.encoder(), tiny.encoder(), {}
+    result = {"encoder": last, "epochs": {1: first}, "curve": pd.DataFrame({"step": [1], "loss": [1.0]})}
+
+    def stage_each(jobs, follow=None):
+        asked.update(jobs=jobs, follow=follow)
+        return dict.fromkeys(jobs, result)
+
+    monkeypatch.setattr(run, "stage_each", stage_each)
+    models = dse.train_all(run, [corpus]).models
+    assert models["DSE"] is last and models["DSE-dropout"] is first, "of DSE-dropout the first epoch is reported"
+    for name, encoder in (("DSE", last), ("DSE-dropout", first)):
+        found = asked["follow"](f"train {name}", result)
+        assert "intents: DSE on SNIPS".replace("DSE", name) in found
+        assert all(f": {name} on " in stage and job[1]["encoder"] is encoder for stage, job in found.items())
+    assert list(asked["follow"]("pretrain small", result)) == ["train DSE from small"]
+    assert "intents: BERT on SNIPS" in asked["jobs"] and asked["follow"]("intents: BERT on SNIPS", result) == {}
 
 
 def tidy(table: str, cell) -> dict:

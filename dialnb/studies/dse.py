@@ -180,11 +180,10 @@ def train_all(run, corpora: list[Dataset]) -> Trained:
         )
 
     def follow(stage: str, result: dict[str, Any]) -> dict[str, Job]:
-        kind, _, name = stage.partition(" ")
+        kind, _, name = stage.partition(" ") if stage in jobs else ("", "", "")
         if kind == "pretrain":
             return _other_trainings(run, {name: result["encoder"]}, corpora)
-        found = {name: _reported(name, result)} if stage in jobs else {}
-        return common.evaluations(run, found, _tasks(s))[0]
+        return common.evaluations(run, {name: _reported(name, result)}, _tasks(s))[0] if kind == "train" else {}
 
     beside, _ = common.evaluations(run, models, _tasks(s))
     made = run.stage_each(jobs | ablation_jobs(run, corpora) | beside, follow if s.workers > 1 else None)
