@@ -107,7 +107,7 @@ def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_c
     assert {side["model"] for side in sides if isinstance(side.get("model"), str)} == known
 
 
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("gpu", 1881), ("paper", 9405)])
+@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("gpu", 4703), ("paper", 9405)])
 def test_a_dry_run_estimates_the_steps_of_each_selector(profile, steps):
     profiles = load_profiles("ums")
     plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}

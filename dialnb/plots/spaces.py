@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import Bbox
 
 from dialnb.plots.style import COLUMN, INK, LINE, SOFT, WIDE, canvas, in_style, legend_below, looks, require
 
@@ -176,44 +175,67 @@ def uniformity_alignment(
 
 
 def _name_points(axes: Axes, points: np.ndarray, names: Sequence[str], colours: Sequence[str]) -> None:
-    """Write each name near its point, where it meets no other point, name, leader line or edge, crowded points first.
+    """Write each name near its point, where it meets no other point, name, leader line or edge.
 
-    A name prefers to be close, and away from the other points, so that it is read with its own.
+    A name prefers to be close, and away from the other points, so that it is read with its own. Names are placed one
+    after the other, in the best of some orders: by how crowded the points are, from the left, from below, and back.
     """
-    scale, room = axes.figure.dpi / 72, axes.get_window_extent()
+    scale, room = axes.figure.dpi / 72, axes.get_window_extent().extents
     places = axes.transData.transform(points)
+    measured = [axes.text(0, 0, name) for name in names]
+    sizes = [text.get_window_extent().size for text in measured]
+    for text in measured:
+        text.remove()
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    taken = {i: [_around(place, 4.5 * scale)] for i, place in enumerate(places)}
-    for i in np.argsort(np.sort(apart, axis=1)[:, 1:3].sum(1), kind="stable"):
-        measured = axes.text(0, 0, names[i])
-        size = measured.get_window_extent().size
-        measured.remove()
-        blocked = [box for j, boxes in taken.items() if j != i for box in boxes]
-        best = (np.inf,)
-        for distance, angle in product((9, 20, 32, 46, 62, 80, 100), np.arange(16) * np.pi / 8):
-            step = distance * np.array([np.cos(angle), np.sin(angle)])
-            held = (0.5, int(step[1] < 0)) if abs(step[0]) < 4 else (int(step[0] < 0), 0.5)
-            way = [places[i] + step * scale * part for part in (0.5, 0.75, 1)]
-            corner = way[-1] - size * held
-            box = Bbox([corner, corner + size])
-            clashes = sum(box.overlaps(other) for other in blocked)
-            clashes += sum(other.contains(*at) for other in blocked for at in way) + 2 * (not _inside(box, room))
-            nearer = (np.linalg.norm(places - way[-1], axis=1) < distance * scale * 0.99).sum()
-            cost = 10 * clashes + 2 * nearer + distance / 10
-            if cost < best[0]:
-                best = (cost, step, held, distance, [box, *(_around(at, scale) for at in way)])
-        _, step, held, distance, boxes = best
-        taken[i] += boxes
+    keys = np.sort(apart, axis=1)[:, 1:3].sum(1), *places.T
+    orders = [order for key in keys for order in (np.argsort(key, kind="stable"), np.argsort(-key, kind="stable"))]
+    tried = (_places_of_names(order, places, sizes, scale, room) for order in orders)
+    _, chosen = min(tried, key=lambda found: found[0])
+    for i, (step, held) in chosen.items():
         across, up = ("left", "center", "right")[int(2 * held[0])], ("bottom", "center", "top")[int(2 * held[1])]
         leader = {"arrowstyle": "-", "color": colours[i], "lw": 0.9, "shrinkA": 0, "shrinkB": 3, "relpos": held}
         note = axes.annotate(names[i], points[i], step, textcoords="offset points", arrowprops=leader, ha=across, va=up)
-        note.arrow_patch.set_visible(distance > 9)
+        note.arrow_patch.set_visible(np.linalg.norm(step) > NEAR + 1)
         note.set_in_layout(False)
 
 
-def _around(place: np.ndarray, radius: float) -> Bbox:
-    return Bbox([place - radius, place + radius])
+NEAR = 9
+"""Points between a mark and its name where no leader line is needed."""
+Place = tuple[np.ndarray, tuple[float, float]]
+"""How far a name is from its point, in points of type, and where the name is held (0 to 1, from left and bottom)."""
 
 
-def _inside(box: Bbox, room: Bbox) -> bool:
-    return room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
+def _places_of_names(
+    order: np.ndarray, places: np.ndarray, sizes: Sequence[np.ndarray], scale: float, room: np.ndarray
+) -> tuple[float, dict[int, Place]]:
+    """What all names cost that are placed in this order, and the place of each; boxes are (left, low, right, high)."""
+    taken = {i: _around(places[[i]], 4.5 * scale) for i in range(len(places))}
+    total, chosen = 0.0, {}
+    for i in order:
+        blocked = np.concatenate([boxes for j, boxes in taken.items() if j != i] or [np.empty((0, 4))])
+        best = (np.inf,)
+        for distance, angle in product((NEAR, 20, 32, 46, 62, 80, 100), np.arange(16) * np.pi / 8):
+            step = distance * np.array([np.cos(angle), np.sin(angle)])
+            held = (0.5, int(step[1] < 0)) if abs(step[0]) < 4 else (int(step[0] < 0), 0.5)
+            way = places[i] + scale * np.outer(np.arange(distance, 6, -4) / distance, step)
+            corner = way[0] - sizes[i] * held
+            box = np.concatenate([corner, corner + sizes[i]])
+            clashes = 3 * _meets(blocked, box).sum() + _meets(blocked[:, None], np.tile(way, 2)).sum()
+            outside = (box[:2] < room[:2]).any() or (box[2:] > room[2:]).any()
+            nearer = (np.linalg.norm(places - way[0], axis=1) < distance * scale * 0.99).sum()
+            cost = 40 * (clashes + 6 * outside) + 2 * nearer + distance / 10
+            if cost < best[0]:
+                best = (cost, step, held, np.concatenate([box[None], _around(way, scale)]))
+        cost, step, held, boxes = best
+        taken[i] = np.concatenate([taken[i], boxes])
+        total, chosen[i] = total + cost, (step, held)
+    return total, chosen
+
+
+def _around(places: np.ndarray, radius: float) -> np.ndarray:
+    return np.concatenate([places - radius, places + radius], axis=1)
+
+
+def _meets(boxes: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Whether boxes meet another one, or the point that is both of its corners."""
+    return ((boxes[..., :2] < box[..., 2:]) & (boxes[..., 2:] > box[..., :2])).all(-1)
