@@ -7,6 +7,7 @@ inverts the sign-flip permutation test; beyond that, the bootstrap with the perc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import ceil, floor, inf, nan, sqrt
 
@@ -72,7 +73,13 @@ def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
 
 def bootstrap_means(values: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
     """Means over seeded resamples of the rows of `values`, in pieces that keep memory small: [resamples, ...]."""
-    values, generator = np.asarray(values, np.float64), np.random.default_rng(seed)
+    values = np.ascontiguousarray(values, np.float64)
+    return _bootstrap_means(values.tobytes(), values.shape, seed, resamples)
+
+
+@lru_cache(maxsize=2)  # a claim asks for the same values at two levels
+def _bootstrap_means(content: bytes, shape: tuple[int, ...], seed: int, resamples: int) -> np.ndarray:
+    values, generator = np.frombuffer(content).reshape(shape), np.random.default_rng(seed)
     step = max(1, 2_000_000 // values.size)
     sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
     return np.concatenate([values[generator.integers(0, len(values), (size, len(values)))].mean(1) for size in sizes])

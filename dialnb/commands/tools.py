@@ -118,7 +118,7 @@ def compare(options: argparse.Namespace) -> int:
 def record(options: argparse.Namespace) -> int:
     """Copy, say how much, and write the digest of all that is kept."""
     from dialnb.report.digest import digest
-    from dialnb.report.gather import recorded_runs
+    from dialnb.report.gather import gather, recorded_runs
     from dialnb.runs.profiles import project
     from dialnb.runs.record import record as keep
 
@@ -126,7 +126,7 @@ def record(options: argparse.Namespace) -> int:
     places = [place for folder in options.folders for place in keep(folder, root)]
     if not options.project:
         home = root / "papers"
-        (home / "REPORT.md").write_text(digest(recorded_runs(), home), encoding="utf-8")
+        (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")
     for place in places:
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")

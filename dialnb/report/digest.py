@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text
 from dialnb.papers import load_paper
-from dialnb.report.gather import Group, gather
+from dialnb.report.gather import Group
 
 
-def digest(runs: Sequence[Path], home: Path) -> str:
+def digest(groups: Iterable[Group], home: Path) -> str:
     """Papers with their verdicts, then the claims of each; links are relative to the folder ``home``."""
     parts, rows = [], []
-    for group in (group for group in gather(runs) if group.runs):
+    for group in (group for group in groups if group.runs):
         paper, judged = load_paper(group.slug), group.judged
         place = Path(os.path.relpath(group.folders[-1], home)).as_posix()
         counts = " | ".join(str(judged.counts[verdict]) for verdict in VERDICTS)

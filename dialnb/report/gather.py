@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Group:
         entries = [entry for run in self.runs for entry in run.get("not_run", ())]
         return list({json.dumps(entry, sort_keys=True): entry for entry in entries}.values())
 
-    @property
+    @cached_property
     def judged(self) -> Judged:
         """The claims of the paper before these results; scores of single items are paired where one run kept them."""
         kept = len(self.folders) == 1 and (self.folders[0] / ITEMS).is_file()
