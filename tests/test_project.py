@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import re
 import shutil
@@ -131,8 +132,9 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run, groups):
     judged = group.judged.frame
     assert dict(zip(judged["id"], judged["verdict"])) == told, "the report judges as the run did"
     for path in run.parent.rglob("*.*"):
-        if path.suffix in (".json", ".ipynb", ".csv", ".md"):
-            text = path.read_text(encoding="utf-8")
+        if path.suffix in (".json", ".ipynb", ".csv", ".md", ".xz"):
+            content = path.read_bytes()
+            text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
             assert not PLACE.search(text), f"{path} names a place on a machine"
 
 
