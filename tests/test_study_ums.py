@@ -15,16 +15,19 @@ from test_studies import dataset
 
 from dialnb import plots
 from dialnb.claims import load_claims
+from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
+from dialnb.models.encoder import load_encoder
 from dialnb.papers import load_paper, project_root
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import common, selectors, ums, ums_figures, ums_models
 from dialnb.studies.sentence_encoders import ENGLISH, elsewhere, sentence_steps
-from dialnb.studies.training import Step, in_order, training
+from dialnb.studies.training import Step, in_order, pretrain_encoder, pretraining, training
 from dialnb.training import TrainingSettings
+from dialnb.training.pretrain import has_shape, pretrain
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -195,6 +198,19 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
         made = selectors.post_train(encoder, kind, [corpus(tmp_path)], chosen, None, 40, work)
         assert made["encoder"].name == f"{kind}+" and "[EOT]" in made["encoder"].tokenizer.get_vocab()
         assert np.isfinite(made["curve"]["loss"]).all()
+
+
+def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights(tmp_path, monkeypatch):
+    mini, talk = load_encoder("mini", device="cpu"), [Conversation("made", ("how are you", "fine"))]
+    monkeypatch.setattr("dialnb.training.pretrain.train", lambda *_, **__: None)
+    assert has_shape(mini.transformer, "mini") and not has_shape(mini.transformer, "small")
+    job, inputs = pretraining("mini", mini, [], 1, kind="electra", warm=True)
+    cold = pretraining("mini", mini, [], 1, kind="electra")[1]["recipe"].settings
+    assert job is pretrain_encoder and inputs["recipe"].settings.learning_rate == cold.learning_rate / 2
+    for start, same in ((mini, True), (None, False)):
+        made, _ = pretrain(talk, inputs["recipe"], tmp_path, "cpu", tokenizer=mini.tokenizer, start=start)
+        assert type(made.transformer).__name__ == "ElectraModel"
+        assert np.allclose(made.encode(["how are you"]), mini.encode(["how are you"])) == same
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

@@ -136,24 +136,27 @@ def agreement(encoder: Encoder, pairs: Sequence[ScoredPair], **encoding: Any) ->
 
 def pretraining(
     shape: str, vocabulary: Encoder, corpora: Sequence[Dataset], epochs: float, limit: int | None = None,
-    max_steps: int | None = None, seed: int = 1, kind: str = "bert",
+    max_steps: int | None = None, seed: int = 1, kind: str = "bert", warm: bool = False,
 ) -> Job:  # fmt: skip
-    """The stage that makes an encoder of ``shape`` from scratch, with the word pieces of another one."""
-    settings = scaled(pretraining_settings(shape), epochs=epochs, max_steps=max_steps, seed=seed)
+    """The stage that makes an encoder of ``shape`` with the word pieces of another one: from scratch, or ``warm`` from
+    the other one's weights, at half the rate."""
+    rate = pretraining_settings(shape).learning_rate * (0.5 if warm else 1)
+    settings = scaled(pretraining_settings(shape), epochs=epochs, max_steps=max_steps, seed=seed, learning_rate=rate)
     return pretrain_encoder, {
         "recipe": PretrainingRecipe(shape, kind, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
-        "limit": limit,
+        "limit": limit, "warm": warm,
     }  # fmt: skip
 
 
 def pretrain_encoder(
-    recipe: PretrainingRecipe, vocabulary: Encoder, corpora: list[Dataset], limit: int | None, folder: Path
+    recipe: PretrainingRecipe, vocabulary: Encoder, corpora: list[Dataset], limit: int | None, warm: bool, folder: Path
 ) -> dict[str, Any]:
     """The new encoder, its loss curve and the facts of its training."""
     dialogues = conversations(corpora, limit)
     encoder, result = pretrain(
-        dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer, cache=default_store().tokens
-    )
+        dialogues, recipe, folder, name=recipe.shape, tokenizer=vocabulary.tokenizer, cache=default_store().tokens,
+        start=vocabulary if warm else None,
+    )  # fmt: skip
     return {"encoder": encoder, "curve": result.curve, "training": result}
 
 

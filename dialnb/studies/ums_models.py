@@ -18,7 +18,7 @@ from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, tra
 from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
 from dialnb.studies.training import Job, Step, in_order, pretraining
 from dialnb.training import TrainingSettings
-from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretraining_settings
+from dialnb.training.pretrain import SHAPES, PretrainingRecipe, has_shape, pretraining_settings
 from dialnb.training.recipes import scaled
 
 MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
@@ -123,7 +123,11 @@ def language(corpus: str) -> str:
 
 
 def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step], dict[tuple[str, str], str]]:
-    """Encoders that are there, steps that make the others from scratch, and what each is called in the results."""
+    """Encoders that are there, steps that make the others, and what each is called in the results.
+
+    An ELECTRA of the shape of the run's own encoder starts from its weights: one from scratch, in the steps that a run
+    of minutes has, stays at chance in response selection.
+    """
     s = run.settings
     known, steps = {ENGLISH: load_encoder(s.encoder)}, []
     chosen = {ENGLISH: s.encoder, ("English", "ELECTRA"): s.electra}
@@ -136,10 +140,11 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
         if name not in SHAPES:
             known[place] = load_encoder(name)
             continue
-        chosen[place] = f"{language} {kind} ({name}, from scratch)"
+        warm = language == "English" and has_shape(known[ENGLISH].transformer, name)
+        chosen[place] = f"{language} {kind} ({name}, from {s.encoder if warm else 'scratch'})"
         if language == "English":
             job = pretraining(name, known[ENGLISH], common.corpus(run), s.pretrain_epochs, s.dialogues,
-                              s.pretrain_steps, s.seed, "electra")  # fmt: skip
+                              s.pretrain_steps, s.seed, "electra", warm)  # fmt: skip
         else:
             texts = [load(*part) for part in CHINESE_TEXT]
             settings = scaled(pretraining_settings(name), epochs=s.chinese_epochs, batch_size=256, seed=s.seed)

@@ -90,6 +90,17 @@ def new_transformer(kind: str, shape: dict, vocabulary: int):
     return BertModel(BertConfig(vocab_size=vocabulary, **shape))
 
 
+def has_shape(transformer, shape: str) -> bool:
+    """Is it as wide and as deep as a named shape?"""
+    return all(getattr(transformer.config, name, None) == size for name, size in SHAPES[shape].items())
+
+
+def lend_weights(source, target) -> None:
+    """Copy every weight of ``source`` that ``target`` has: BERT's body into ELECTRA's, which differ by the pooler."""
+    given = {name: value for name, value in source.state_dict().items() if not name.startswith("pooler.")}
+    target.load_state_dict(given, strict=True)
+
+
 def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) -> list[str]:
     """What the language model reads: every distinct utterance, and a share of the dialogues cut into windows of two to
     six neighbouring utterances (so that longer inputs and replies are seen as well)."""
@@ -108,15 +119,17 @@ def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) 
 
 def pretrain(
     dialogues: Sequence[Conversation], recipe: PretrainingRecipe, folder=None, device: str | None = None,
-    name: str = "pretrain", tokenizer=None, cache=None,
+    name: str = "pretrain", tokenizer=None, cache=None, start: Encoder | None = None,
 ) -> tuple[Encoder, TrainingResult]:  # fmt: skip
     """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed,
-    and ``cache`` (by default the same) the tokenised texts."""
+    and ``cache`` (by default the same) the tokenised texts. ``start``, of the same shape, lends its weights."""
     seed = recipe.settings.seed
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
     torch.manual_seed(seed)
     body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
+    if start is not None:
+        lend_weights(start.transformer, body)
     encoder = Encoder(body, tokenizer, name=name).to(device)
     rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache or folder)
     examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
