@@ -6,13 +6,17 @@ import os
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_info
 
 from dialnb.errors import Offline, UnknownName
 
 
 def where_and_what(encoder, records, number: int) -> pd.DataFrame:
     vectors = encoder.encode([record.text for record in records])
-    return pd.DataFrame({"process": [os.getpid()], "value": [float(np.abs(vectors).sum()) * number]})
+    threads = max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+    return pd.DataFrame(
+        {"process": [os.getpid()], "threads": [threads], "value": [float(np.abs(vectors).sum()) * number]}
+    )
 
 
 def fails(number: int) -> None:

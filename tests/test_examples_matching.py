@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import tiny
@@ -137,6 +139,12 @@ def test_the_retrieval_set_ranks_by_bm25_and_caps_both_kinds():
         assert query.intent not in {queries[i].intent for i in query.negatives}
     query = next(q for q in queries if q.text == "book a table number3")
     assert queries[query.negatives[0]].text == "cancel a table number3", "most words in common first"
+
+
+def test_the_retrieval_set_leaves_the_gpu_alone(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    build_retrieval(labelled())
+    assert os.environ["JAX_PLATFORMS"] == "cpu", "JAX, which bm25s uses where it is, takes most of a GPU's memory"
 
 
 def test_the_retrieval_set_is_seeded_distinct_and_unambiguous():

@@ -42,6 +42,7 @@ def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, worke
     assert all(record.cached and record.key in made for _, record in found.values())
     rows = pd.concat(result for result, _ in found.values())
     assert os.getpid() not in set(rows["process"])
+    assert set(rows["threads"]) == {max(1, (os.cpu_count() or 1) // 2)}, "processes share the cores"
     alone = StageCache(tmp_path / "alone")
     for name, job in jobs.items():
         assert alone.run(name, *job)[0]["value"].tolist() == pytest.approx(found[name][0]["value"].tolist(), rel=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -163,6 +164,7 @@ def build_retrieval(
     two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
     are relevant and the first ``negatives`` of other intents are not.
     """
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # where JAX is installed, bm25s would take most of a GPU with it
     import bm25s
 
     def words_of(texts: Sequence[str]) -> list[list[str]]:
