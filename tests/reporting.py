@@ -79,7 +79,8 @@ def write_run(folder: Path, slug: str, rows: pd.DataFrame, profile: str = "quick
         "updated": f"2025-11-02T10:0{seed}:00+00:00",
         "seconds": 187.4, "determinism": "seeded", "hardware": {"cores": 2, "gpus": []},
         "code": {"commit": "0123456789abcdef", "dirty": False}, "packages": {"python": "3.12.1", "torch": "2.9.0"},
-        "data": [{"name": "CLINC150", "variant": "full"}], "encoders": [{"name": "mini"}], "licences": ["CC BY 3.0"],
+        "data": [{"name": "CLINC150", "variant": "full", "fingerprint": "00", "licence": "CC BY 3.0"}],
+        "encoders": [{"name": "mini", "sha256": {}, "licence": "Apache 2.0"}], "licences": ["CC BY 3.0"],
         "stages": [{"name": "train DSE", "seconds": 101.5, "cached": False}], "not_run": [],
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(record | more), encoding="utf-8")

@@ -6,8 +6,10 @@ import base64
 import io
 import json
 import lzma
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import reporting
 from PIL import Image
@@ -34,7 +36,8 @@ def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, caps
     assert cli.main(["record", str(runs[0]), "--project", str(project)]) == 0
     assert "papers/dse/results/quick: " in capsys.readouterr().out
     kept = project / "papers" / "dse" / "results" / "quick"
-    assert {path.name for path in kept.iterdir()} == {"run.json", "results.csv", "notebook.ipynb", "figures"}
+    files = {"run.json", "results.csv", "notebook.ipynb", "ro-crate-metadata.json"}
+    assert {path.name for path in kept.iterdir()} == files | {"figures"}
     assert {path.name for path in (kept / "figures").iterdir()} == {"F3.csv", "F3.json"}
     assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]
 
@@ -110,6 +113,28 @@ def test_pictures_of_a_notebook_become_smaller_and_stay_the_same_to_the_eye(runs
     assert len(found) < len(stored.getvalue()) / 3
     pixels = [np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), int) for png in (large, found)]
     assert np.abs(pixels[0] - pixels[1]).mean() < 1
+
+
+def test_a_styled_table_becomes_lighter_and_looks_the_same():
+    frame = pd.DataFrame(np.arange(120).reshape(10, 12)).add_prefix("c")
+    bold = lambda v: "font-weight: bold" if v % 7 == 0 else "opacity: 0.7" if v % 3 else ""  # noqa: E731
+    html = frame.style.hide(axis="index").map(bold).to_html()
+    light = records.lighter(html)
+    assert len(light) < 0.5 * len(html) and records.lighter(light) == light
+    rules = dict(re.findall(r"#T_\w+ \.(look\d) \{\n?([^}]*?);\n\}", light))
+    for look, value in re.findall(r'<td class="col\d+ ?(\w*)">(\d+)</td>', light):
+        assert rules.get(look, "") == bold(int(value))
+    assert len(re.findall("<td", light)) == 120
+
+
+def test_a_record_describes_the_files_it_has(runs, project):
+    place, _ = records.record(runs[0], project)
+    (root,) = (
+        part for part in json.loads((place / "ro-crate-metadata.json").read_text())["@graph"] if part["@id"] == "./"
+    )
+    named = {part["@id"] for part in root["hasPart"]}
+    assert named and named == {p.relative_to(place).as_posix() for p in place.rglob("*")
+                               if p.is_file() and p.name != "ro-crate-metadata.json"}  # fmt: skip
 
 
 def test_a_run_that_failed_is_not_kept(runs, project):
