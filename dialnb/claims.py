@@ -43,6 +43,8 @@ NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""
 
 SHAPES = ("rising", "falling", "peak", "largest-step", "flat-after")
+MANY = 1000
+"""Seeds, or datasets, that nobody would run to decide a claim."""
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
 
@@ -351,11 +353,15 @@ def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "", leve
     )
     if verdict == UNDECIDED and not reason:
         unit = {"datasets": "datasets", "items": "test items"}.get(claim.paired_over, "seeds")
-        if unit == "test items" and found.n == 1:  # their number is not known here, only how many times more it takes
+        items = unit == "test items"
+        if items and found.n == 1:  # their number is not known here, only how many times more it takes
             unit = f"times as many {unit}"
         joint = f" that covers all {level} at 95 %" if level else ""
         reason = "one value has no interval" if not isfinite(found.low) else f"the interval{joint} crosses the line"
-        reason += f"; about {needed:,} {unit} would decide" if needed else ""
+        if needed and (items or needed <= MANY):
+            reason += f"; about {needed:,} {unit} would decide"
+        elif needed:
+            reason += f"; not even {MANY:,} {unit} would decide"
     return Verdict(verdict, found.estimate, found.low, found.high, found.n, found.method, needed, reason)
 
 

@@ -124,7 +124,7 @@ def units_to_decide(interval: Interval, line: float, power: float = 0.8) -> int 
     n = max(2, interval.n)
     for _ in range(50):  # fixed point of the t-test's sample size
         wanted = ceil(((stats.t.ppf(0.975, n - 1) + stats.norm.ppf(power)) * interval.spread / effect) ** 2)
-        if wanted in (n, 0) or wanted > 10**6:
+        if wanted in (n, 0):
             break
         n = max(2, wanted)
     return max(n, interval.n + 1)

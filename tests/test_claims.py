@@ -127,6 +127,11 @@ def test_undecided_says_how_many_seeds_would_decide():
     assert found.needed > 8 and f"about {found.needed:,} seeds would decide" in found.reason
 
 
+def test_a_number_of_seeds_that_nobody_runs_is_not_named():
+    found = judge(claim(), rows({"A": 50.001 + BALANCED, "B": np.full(8, 50.0)}))
+    assert found.needed > 1000 and "not even 1,000 seeds would decide" in found.reason
+
+
 def test_that_many_seeds_do_decide_in_about_eighty_percent():
     generator = np.random.default_rng(8)
     n = units_to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
