@@ -44,7 +44,7 @@ NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "
 
 SHAPES = ("rising", "falling", "peak", "largest-step", "flat-after")
 MANY = 1000
-"""Seeds, or datasets, that nobody would run to decide a claim."""
+"""Seeds or datasets that nobody runs to decide a claim; of test items it is the square."""
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
 
@@ -358,10 +358,10 @@ def _verdict(verdict: str, found: Interval, claim: Claim, reason: str = "", leve
             unit = f"times as many {unit}"
         joint = f" that covers all {level} at 95 %" if level else ""
         reason = "one value has no interval" if not isfinite(found.low) else f"the interval{joint} crosses the line"
-        if needed and (items or needed <= MANY):
-            reason += f"; about {needed:,} {unit} would decide"
-        elif needed:
-            reason += f"; not even {MANY:,} {unit} would decide"
+        many = MANY**2 if items else MANY
+        if needed:
+            reason += "; about" if needed <= many else "; not even"
+            reason += f" {min(needed, many):,} {unit} would decide"
     return Verdict(verdict, found.estimate, found.low, found.high, found.n, found.method, needed, reason)
 
 
