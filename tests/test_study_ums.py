@@ -15,7 +15,6 @@ from test_studies import dataset
 
 from dialnb import plots
 from dialnb.claims import load_claims
-from dialnb.data import load
 from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
@@ -99,6 +98,10 @@ def test_every_printed_model_is_parsed_and_every_subset_names_its_tasks():
 
 
 def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name():
+    assert [ums_models.parse(resolved(p).ablation)[:2] for p in ("paper", "gpu")] == [
+        ("ELECTRA", False),
+        ("ELECTRA", True),
+    ]
     printed = ums_models.fine_tuning(resolved("paper"), "Ubuntu")
     assert (printed.batch_size, printed.epochs, printed.learning_rate, printed.clip) == (32, 5, 3e-5, 5.0)
     assert ums_models.post_training(resolved("paper"), "BERT").batch_size == 384
@@ -199,29 +202,6 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
         made = selectors.post_train(encoder, kind, [corpus(tmp_path)], chosen, None, 40, work)
         assert made["encoder"].name == f"{kind}+" and "[EOT]" in made["encoder"].tokenizer.get_vocab()
         assert np.isfinite(made["curve"]["loss"]).all()
-
-
-def test_where_an_encoder_must_read_pairs_first_all_english_models_start_there(monkeypatch):
-    monkeypatch.setattr(common, "corpus", lambda run: [])
-    for count, start in ((7, ums_models.PAIRED), (None, ENGLISH)):
-        s = resolved("gpu", pair_steps=count)
-        known, steps, names = ums_models._encoders(SimpleNamespace(settings=s), {"Ubuntu": []})
-        sources = {step.name: (step.source, step.gives) for step in steps}
-        assert list(known) == [ENGLISH] and sources.pop("pretrain English ELECTRA") == (start, ("English", "ELECTRA"))
-        assert sources == ({"read pairs": (ENGLISH, start)} if count else {})
-        assert [ums_models._start(s, "Ubuntu", kind) for kind in ("BERT", "ELECTRA")] == [start, ("English", "ELECTRA")]
-        assert ums_models._start(s, "Douban", "BERT") == ("Chinese", "BERT")
-        assert names == {ENGLISH: "mini, with next sentences" if count else "mini",
-                         ("English", "ELECTRA"): "English ELECTRA (from mini)"}  # fmt: skip
-    assert resolved("paper").pair_steps is None, "BERT has read pairs"
-
-
-def test_an_encoder_reads_pairs_of_other_dialogues(tmp_path):
-    chosen = TrainingSettings(batch_size=8, epochs=2, max_steps=3, learning_rate=1e-3)
-    encoder = tiny.encoder(max_position_embeddings=80)
-    made = selectors.read_pairs(encoder, [load("bundled/SGD")], chosen, 20, 40, tmp_path)
-    assert made["encoder"].name.endswith("with next sentences") and "[EOT]" in made["encoder"].tokenizer.get_vocab()
-    assert len(made["curve"]) == 3 and np.isfinite(made["curve"]["loss"]).all()
 
 
 def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights(tmp_path, monkeypatch):

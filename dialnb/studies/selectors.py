@@ -26,7 +26,7 @@ from dialnb.examples.posttraining import next_sentence_examples, replaced_token_
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.models.tokens import Tokens
-from dialnb.studies.training import conversations, thin
+from dialnb.studies.training import thin
 from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives_dialogue import (
     ManipulationObjective,
@@ -79,30 +79,14 @@ def post_train(
     folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """The "+" of a model: language modelling goes on over the contexts of the corpus it will be trained on."""
-    return _go_on(encoder, f"{kind}+", groups_of(parts, "train", limit), settings, max_length, folder)
-
-
-def read_pairs(
-    encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, max_length: int,
-    folder: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """Masked words and next sentences on other dialogues: what BERT's own pre-training had and that of a small encoder
-    had not, which therefore has never been asked whether two texts belong together."""
-    said = [talk.utterances for talk in conversations(corpora, limit) if len(talk.utterances) > 1]
-    groups = [SelectionGroup(str(number), context, ("",), (1,), "train") for number, context in enumerate(said)]
-    return _go_on(encoder, f"{encoder.name} with next sentences", groups, settings, max_length, folder)
-
-
-def _go_on(
-    encoder: Encoder, name: str, groups: list[SelectionGroup], settings: TrainingSettings, max_length: int, folder: Path
-) -> dict[str, Any]:
-    own, cache = Selector(encoder, max_length, seed=settings.seed).encoder, default_store().tokens
-    if name == "ELECTRA+":
+    groups, selector = groups_of(parts, "train", limit), Selector(encoder, max_length, seed=settings.seed)
+    own, cache = selector.encoder, default_store().tokens
+    if kind == "ELECTRA":
         examples, objective = replaced_token_examples(own, groups, max_length, cache), replaced_token_detection(own)
     else:
         examples, objective = next_sentence_examples(own, groups, max_length, cache), NextSentencePrediction(own)
-    result = train(own, objective, examples, settings, folder, name=name)
-    own.name = name
+    result = train(own, objective, examples, settings, folder, name=f"{kind}+")
+    own.name = f"{kind}+"
     return {"encoder": own.eval(), "curve": result.curve, "training": result}
 
 

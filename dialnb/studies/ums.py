@@ -149,7 +149,7 @@ def _fill(run, corpus: str, model: str, found: Mapping[str, pd.DataFrame], train
     if corpus == "Ubuntu" and s.subsets:
         twins = {s.ablation: SUBSETS[0], f"UMS_{s.ablation}": SUBSETS[-1]} | {name: name for name in SUBSETS[1:-1]}
         tables |= {"T5": twins[model]} if model in twins else {}
-    encoder = trained.names[language(corpus), s.ablation] if model in SUBSETS else _encoder_of(model, corpus, trained)
+    encoder = _encoder_of(s.ablation if model in SUBSETS else model, corpus, trained)
     selection, items = found["selection"], found["items"]
     for table, name in tables.items():
         run.add(selection, table=table, model=name, encoder=encoder)

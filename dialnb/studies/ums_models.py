@@ -14,7 +14,7 @@ from dialnb.papers import load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out
 from dialnb.studies.matching import pretrain_on
-from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, read_pairs, train_selector
+from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, train_selector
 from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
 from dialnb.studies.training import Job, Step, in_order, pretraining
 from dialnb.training import TrainingSettings
@@ -26,9 +26,6 @@ SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 SUBSETS = tuple(row.labels["model"] for row in load_paper("ums").tables["T5"].rows)
 """The rows of T5: "None", "INS", ... "INS + DEL + SRCH"."""
 
-PAIRED = ("English", "BERT that has read pairs")
-"""Where the BERT rows of English corpora start if the profile has ``pair_steps``."""
-PAIR_DIALOGUES = 20_000
 WINDOWS = "UMS_BERT, windows as in the code"
 CHINESE = ("Douban", "E-commerce")
 CHINESE_TEXT = (
@@ -87,13 +84,13 @@ def train_all(run, sets: Mapping[str, list[Dataset]]) -> Trained:
         if model in s.models and (has_lists(parts) or model == "UMS_BERT+")
     }
     for subset in s.subsets:
-        wanted["Ubuntu", subset] = (s.ablation, False, tasks_of(subset))
+        wanted["Ubuntu", subset] = (*parse(s.ablation)[:2], tasks_of(subset))
     if s.code_windows:
         wanted["Ubuntu", WINDOWS] = ("BERT", False, TASKS)
     steps += [_post(s, sets, corpus, kind) for corpus, kind in
               dict.fromkeys((corpus, kind) for (corpus, _), (kind, plus, _) in wanted.items() if plus)]  # fmt: skip
     for (corpus, model), (kind, plus, tasks) in wanted.items():
-        source = (corpus, f"{kind}+") if plus else _start(s, corpus, kind)
+        source = (corpus, f"{kind}+") if plus else (language(corpus), kind)
         steps.append(Step(_named(corpus, model), source, _selector_job(s, sets[corpus], corpus, model, tasks)))
     others, places = sentence_steps(run, known[ENGLISH])
     made = in_order(run, known, others + steps)
@@ -125,12 +122,6 @@ def language(corpus: str) -> str:
     return "Chinese" if corpus in CHINESE else "English"
 
 
-def _start(s: Mapping[str, Any], corpus: str, kind: str) -> tuple[str, str]:
-    """The encoder that a model of a corpus starts from."""
-    place = (language(corpus), kind)
-    return PAIRED if place == ENGLISH and s["pair_steps"] else place
-
-
 def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step], dict[tuple[str, str], str]]:
     """Encoders that are there, steps that make the others, and what each is called in the results.
 
@@ -142,13 +133,6 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
     chosen = {ENGLISH: s.encoder, ("English", "ELECTRA"): s.electra}
     if set(CHINESE) & set(sets):
         chosen |= {("Chinese", "BERT"): s.chinese, ("Chinese", "ELECTRA"): s.chinese_electra}
-    if s.pair_steps:
-        count = min(s.pair_steps, s.max_steps or s.pair_steps)
-        own = scaled(post_training(s, "BERT"), epochs=count, max_steps=count)
-        inputs = {"corpora": common.corpus(run), "settings": own, "limit": s.dialogues or PAIR_DIALOGUES,
-                  "max_length": s.max_length}  # fmt: skip
-        steps.append(Step("read pairs", ENGLISH, lambda encoder: (read_pairs, {"encoder": encoder, **inputs}), PAIRED))
-        chosen[ENGLISH] = f"{s.encoder}, with next sentences"
     for place, name in chosen.items():
         language, kind = place
         if place == ENGLISH or not name:
@@ -158,17 +142,15 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
             continue
         warm = language == "English" and has_shape(known[ENGLISH].transformer, name)
         chosen[place] = f"{language} {kind} ({f'from {s.encoder}' if warm else f'{name}, from scratch'})"
-        source = _start(s, "Ubuntu", "BERT") if warm else ENGLISH
         if language == "English":
-            asked = common.corpus(run), s.pretrain_epochs, s.dialogues, s.pretrain_steps, s.seed, "electra", warm
-            make = lambda encoder, name=name, asked=asked: pretraining(name, encoder, *asked)  # noqa: E731
+            job = pretraining(name, known[ENGLISH], common.corpus(run), s.pretrain_epochs, s.dialogues,
+                              s.pretrain_steps, s.seed, "electra", warm)  # fmt: skip
         else:
             texts = [load(*part) for part in CHINESE_TEXT]
             settings = scaled(pretraining_settings(name), epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
             recipe = PretrainingRecipe(name, "bert" if kind == "BERT" else "electra", settings=settings)
             job = pretrain_on, {"corpora": texts, "recipe": recipe, "name": f"Chinese {name}"}
-            make = lambda _, job=job: job  # noqa: E731
-        steps.append(Step(f"pretrain {language} {kind}", source, make, place))
+        steps.append(Step(f"pretrain {language} {kind}", ENGLISH, lambda _, job=job: job, place))
     return known, steps, chosen
 
 
@@ -176,7 +158,7 @@ def _post(s, sets: Mapping[str, list[Dataset]], corpus: str, kind: str) -> Step:
     inputs = {"kind": kind, "parts": sets[corpus], "settings": post_training(s, kind), "limit": s.train_groups,
               "max_length": s.max_length}  # fmt: skip
     where = "" if corpus == "Ubuntu" else f" on {corpus}"
-    return Step(f"post-train {kind}{where}", _start(s, corpus, kind),
+    return Step(f"post-train {kind}{where}", (language(corpus), kind),
                 lambda encoder: (post_train, {"encoder": encoder, **inputs}), (corpus, f"{kind}+"))  # fmt: skip
 
 
