@@ -123,7 +123,9 @@ def units_to_decide(interval: Interval, line: float, power: float = 0.8) -> int 
         return interval.n
     n = max(2, interval.n)
     for _ in range(50):  # fixed point of the t-test's sample size
-        wanted = ceil(((stats.t.ppf(0.975, n - 1) + stats.norm.ppf(power)) * interval.spread / effect) ** 2)
+        critical = float(stats.t.ppf(0.975, n - 1) + stats.norm.ppf(power))
+        ratio = min(critical * float(interval.spread) / float(effect), 1e6)
+        wanted = ceil(ratio**2)
         if wanted in (n, 0):
             break
         n = max(2, wanted)

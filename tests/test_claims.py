@@ -127,6 +127,12 @@ def test_undecided_says_how_many_seeds_would_decide():
     assert found.needed > 8 and f"about {found.needed:,} seeds would decide" in found.reason
 
 
+@given(st.floats(0, 1), st.floats(0, 100), st.integers(1, 3000))
+def test_however_small_the_effect_the_needed_number_is_one_that_exceeds_what_there_is(effect, spread, n):
+    needed = units_to_decide(Interval(effect, -1.0, 1.0, n, "", spread=np.float64(spread)), 0.0)
+    assert needed is None if effect == 0 else n <= needed <= 10**12
+
+
 def test_a_number_of_seeds_that_nobody_runs_is_not_named():
     found = judge(claim(), rows({"A": 50.001 + BALANCED, "B": np.full(8, 50.0)}))
     assert found.needed > 1000 and "not even 1,000 seeds would decide" in found.reason
