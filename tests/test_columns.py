@@ -39,7 +39,7 @@ def values(hint: type) -> st.SearchStrategy:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_record_type_survives_the_file(kind, data, tmp_path):
     made = data.draw(st.lists(values(kind), min_size=1, max_size=5))

@@ -67,7 +67,7 @@ def test_no_dropout_draws_nothing():
 
 
 @given(st.dictionaries(st.integers(1, 80), st.integers(1, 9), min_size=1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_token_has_one_place_and_sees_its_own_sequence_only(found):
     groups = tuple(sorted(found.items()))
     tiles = cpu.make_tiles(groups)

@@ -167,7 +167,7 @@ def padded(qkv, groups, p):
 
 
 @given(st.dictionaries(st.integers(1, 140), st.integers(1, 4), min_size=1, max_size=5))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_padded_attention_is_the_grouped_one_with_its_gradient(found):
     groups = tuple(sorted(found.items()))
     qkv = torch.randn(sum(n * c for n, c in groups), 3, 2, 4, dtype=torch.float64, requires_grad=True)
@@ -222,7 +222,7 @@ def test_vectors_come_in_the_order_of_the_texts(bert):
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.permutations(range(len(TEXTS))), st.integers(1, 9), st.sampled_from(["mean", "cls", "max", "pooler"]))
 def test_neither_order_nor_batch_size_changes_a_vector(bert, order, batch_size, pooling):
     expected = bert.encode(TEXTS, pooling=pooling)[list(order)]

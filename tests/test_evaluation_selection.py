@@ -44,7 +44,7 @@ def test_ranks_in_a_block_of_the_worked_example():
     assert top_k(ranks, (1, 2, 3)) == {"Top-1": 50, "Top-2": 75, "Top-3": 100}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 5), st.integers(2, 9), st.integers(0, 10_000))
 def test_block_ranks_equal_sorting_each_block_and_stay_within_it(count, size, seed):
     generator = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ def test_alignment_and_uniformity_of_the_worked_example():
     assert geometry.uniformity(UNIT) == pytest.approx(-1.015692, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2, 40), st.integers(1, 7), st.integers(0, 10_000))
 def test_geometry_follows_its_definition_for_any_scale_block_and_number_of_points(n, block, seed):
     generator = np.random.default_rng(seed)

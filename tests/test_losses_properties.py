@@ -87,7 +87,7 @@ def matching_reference(context, context_mask, candidates, candidate_mask, tau, a
 
 
 @pytest.mark.parametrize("form", ["code", "plain", "paper", "paper-negatives"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31), pairs=st.integers(2, 6), d=st.integers(2, 5), tau=st.floats(0.05, 3))
 def test_hard_negative_loss_is_its_equation(form, seed, pairs, d, tau):
     tau = tau + 1 if form.startswith("paper") else tau  # exponents of exponents: the loops overflow when it is cold
@@ -96,7 +96,7 @@ def test_hard_negative_loss_is_its_equation(form, seed, pairs, d, tau):
     same(value, hard_negative_reference(first.tolist(), second.tolist(), tau, form), 1e-9)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31), n=st.integers(2, 6), d=st.integers(2, 5), tau=st.floats(0.05, 3))
 def test_in_batch_losses_are_their_equations(seed, n, d, tau):
     a, b, c = (random(n, d, seed=seed + k) for k in range(3))
@@ -125,7 +125,7 @@ def test_in_batch_losses_are_their_equations(seed, n, d, tau):
 
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("aggregation", ["I1", "I2"])
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_matching_guided_loss_is_the_literal_computation(aggregation, scale, data, seed):
     turns, candidates, d = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4)), data.draw(st.integers(2, 5))

@@ -11,6 +11,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import hypothesis
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -208,3 +209,7 @@ def test_another_python_is_refused_with_a_sentence_that_says_what_to_do(checkout
     assert "needs Python 3.11, 3.12 or 3.13" in refused.stderr and "is 3.9" in refused.stderr
     assert "PYTHON=python3.12" in refused.stderr
     assert not (checkout / ".venv").exists()
+
+
+def test_no_property_test_is_timed():
+    assert hypothesis.settings.default.deadline is None

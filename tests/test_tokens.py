@@ -105,7 +105,7 @@ def test_nothing_to_pack_is_refused(rows):
 # --- word pieces ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=40), max_size=6), st.sampled_from(["left", "right"]), st.integers(3, 20))
 def test_word_pieces_equal_the_tokenizers_own(texts, side, longest):
     tokenizer = tiny.tokenizer()

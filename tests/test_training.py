@@ -465,7 +465,7 @@ def test_an_unknown_loss_or_head_is_named(option):
         PairObjective(32, **option)
 
 
-@hypothesis_settings(deadline=None, max_examples=5)
+@hypothesis_settings(max_examples=5)
 @given(st.integers(1, 7))
 def test_any_chunk_size_gives_the_same_loss(chunk):
     encoder = tiny.encoder(dropout=0.0)
