@@ -115,10 +115,10 @@ def lighter(html: str) -> str:
         return f"#{found['table']} .{name} {{"
 
     def cell(found: re.Match) -> str:
-        return f'<{found["kind"]} class="{" ".join([*found["column"].split(), *looks.get(found["id"], "").split()])}"'
+        return f'<td class="{" ".join(filter(None, (found["column"], looks.get(found["id"]))))}"'
 
     html = re.sub(r"(?P<cells>#(?P<table>T_\w+?)_row\d+_col\d+(?:, #T_\w+)*) \{", rule, html)
-    html = re.sub(r'<(?P<kind>td) id="(?P<id>T_\w+)" class="data row\d+ (?P<column>col\d+)" ?', cell, html)
+    html = re.sub(r'<td id="(?P<id>T_\w+)" class="data row\d+ (?P<column>col\d+)" ?', cell, html)
     return re.sub(r"\n +", "\n", html)
 
 

@@ -140,8 +140,9 @@ def pretraining(
 ) -> Job:  # fmt: skip
     """The stage that makes an encoder of ``shape`` with the word pieces of another one: from scratch, or ``warm`` from
     the other one's weights, at half the rate."""
-    rate = pretraining_settings(shape).learning_rate * (0.5 if warm else 1)
-    settings = scaled(pretraining_settings(shape), epochs=epochs, max_steps=max_steps, seed=seed, learning_rate=rate)
+    usual = pretraining_settings(shape)
+    rate = usual.learning_rate * (0.5 if warm else 1)
+    settings = scaled(usual, epochs=epochs, max_steps=max_steps, seed=seed, learning_rate=rate)
     return pretrain_encoder, {
         "recipe": PretrainingRecipe(shape, kind, settings=settings), "vocabulary": vocabulary, "corpora": list(corpora),
         "limit": limit, "warm": warm,
