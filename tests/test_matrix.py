@@ -24,7 +24,16 @@ from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
 from dialnb.studies.matrix_guide import picks
-from dialnb.studies.matrix_models import FILLS, PAPERS, SpokenTemplates, cost, job, reply_lists, steps_for
+from dialnb.studies.matrix_models import (
+    FILLS,
+    PAPERS,
+    SpokenTemplates,
+    cost,
+    device_shares,
+    job,
+    reply_lists,
+    steps_for,
+)
 from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from dialnb.training import TrainingResult
@@ -120,6 +129,19 @@ def test_steps_follow_from_the_tokens_of_a_step():
     assert steps_for(10_000, 50, result(4, 400)) == 10
     assert steps_for(10, 5, result(4, 400)) == 1
     assert cost(result(4, 400, resumed_at=3)) == cost(result(4, 400))
+    assert cost(result(4, 400), 0.25)["device seconds"] == 2.5
+
+
+def test_trainings_side_by_side_share_the_seconds_of_the_device():
+    def lasting(began: float, ended: float) -> TrainingResult:
+        return TrainingResult(1, pd.DataFrame(), ended - began, 1.0, 1.0, 0.0, ended=ended)
+
+    # Alone for 4 s, two for 4, three for 2, two for 2, alone for 8; the last one ran by itself, in an earlier run.
+    shared = [lasting(0, 10), lasting(4, 12), lasting(8, 20), lasting(-9, -3)]
+    had = [share * each.seconds for share, each in zip(device_shares(shared), shared)]
+    assert had == pytest.approx([4 + 2 + 2 / 3, 2 + 2 / 3 + 1, 2 / 3 + 1 + 8, 6])
+    assert sum(had) == pytest.approx(20 + 6)
+    assert device_shares([lasting(5, 5)]) == [1.0]
 
 
 def matrix_run(**settings) -> SimpleNamespace:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,7 +140,9 @@ def train_all(run, corpora: Sequence[Dataset]) -> Trained:
         for method in set(CLS) & set(models):
             models[method].pooling = "cls"
     curves = [made[method]["curve"].assign(model=method) for method in wanted]
-    costs = pd.DataFrame([{"model": method, **cost(made[method]["training"])} for method in wanted])
+    results = {method: made[method]["training"] for method in wanted}
+    shares = device_shares(list(results.values()))
+    costs = pd.DataFrame([{"model": m, **cost(results[m], share)} for m, share in zip(wanted, shares)])
     return Trained(models, made.get(UMS), pd.concat(curves, ignore_index=True), costs)
 
 
@@ -148,13 +151,25 @@ def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
     return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
 
 
-def cost(result: TrainingResult) -> dict[str, float]:
-    """What a training took. A training that was interrupted counts only what it did after it went on, so tokens and
-    seconds are brought to all of its steps."""
-    share = (result.steps - result.resumed_at) / result.steps or 1.0
-    seconds = result.seconds / share
+def cost(result: TrainingResult, share: float = 1.0) -> dict[str, float]:
+    """What a training took that had this ``share`` of the device. One that was interrupted counts only what it did
+    after it went on, so tokens and seconds are brought to all of its steps."""
+    done = (result.steps - result.resumed_at) / result.steps or 1.0
+    seconds = result.seconds / done
     return {"steps": result.steps, "tokens": result.tokens_per_second * seconds, "seconds": seconds,
-            "memory": result.peak_memory_gb}  # fmt: skip
+            "device seconds": seconds * share, "memory": result.peak_memory_gb}  # fmt: skip
+
+
+def device_shares(results: Sequence[TrainingResult]) -> list[float]:
+    """The part of its seconds that each training had the device for: while n train side by side, 1/n each."""
+    spans = [(result.ended - result.seconds, result.ended) for result in results]
+    pieces = list(pairwise(sorted({edge for span in spans for edge in span})))
+
+    def had(began: float, ended: float) -> float:
+        own = [(left, right) for left, right in pieces if began <= left and right <= ended]
+        return sum((right - left) / sum(a <= left and right <= b for a, b in spans) for left, right in own)
+
+    return [had(*span) / (span[1] - span[0]) if span[1] > span[0] else 1.0 for span in spans]
 
 
 @dataclass(frozen=True)
