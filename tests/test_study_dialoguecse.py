@@ -185,6 +185,8 @@ def test_a_training_that_is_cut_short_prepares_no_more_groups_than_it_sees(corpu
         options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=steps)
         made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, [], tmp_path / str(number))
         sizes.append(made["groups"])
+        if steps == 3:
+            assert list(made["curve"]["epoch"]) == [5 / 60, 10 / 60, 15 / 60], "an epoch is of all groups"
     assert sizes == [60, 15, 60]
     options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=9)
     past = matching.train_matching(tiny.encoder(), [corpus], Matching(sides="past"), options, 0, [], tmp_path / "p")

@@ -122,9 +122,11 @@ def train_matching(
     """Stage two: the encoder after the epoch with the best correlation on ``dev``, or after the last without one."""
     found = thin(sessions((record for part in corpora for record in part), min_turns), matching.dialogues)
     turns = 1 if matching.model == "SiameseBERT-s" else matching.turns
-    groups = [g for g in build_groups(found, MOST_NEGATIVES) if any(neighbours(g, turns, matching.sides))]
+    every = [g for g in build_groups(found, MOST_NEGATIVES) if any(neighbours(g, turns, matching.sides))]
     seen = settings.batch_size * settings.max_steps if settings.max_steps else None  # no more are ever looked at
-    groups = thin(groups, seen, settings.seed)
+    groups = thin(every, seen, settings.seed)
+    share = len(groups) / max(1, len(every))
+    settings = replace(settings, epochs=settings.epochs / (share or 1))
     examples = matching_examples(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
         max_length=matching.max_length, cache=default_store().tokens,
@@ -136,7 +138,8 @@ def train_matching(
     kept = [load_encoder(path, device=encoder.device) for path in sorted((folder / "epochs").glob("*"))]
     best = max([encoder, *kept], key=partial(agreement, pairs=dev)) if kept else encoder
     best.name = matching.model
-    return {"encoder": best.eval(), "curve": result.curve, "training": result, "groups": len(examples)}
+    curve = result.curve.assign(epoch=result.curve["epoch"] * share)
+    return {"encoder": best.eval(), "curve": curve, "training": result, "groups": len(examples)}
 
 
 def sweep_point(
