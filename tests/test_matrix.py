@@ -29,10 +29,10 @@ from dialnb.studies.matrix_models import (
     PAPERS,
     SpokenTemplates,
     cost,
-    device_shares,
     job,
     reply_lists,
     steps_for,
+    tokens_a_second,
 )
 from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.studies.matrix_tasks import COLUMNS, by_group
@@ -129,19 +129,8 @@ def test_steps_follow_from_the_tokens_of_a_step():
     assert steps_for(10_000, 50, result(4, 400)) == 10
     assert steps_for(10, 5, result(4, 400)) == 1
     assert cost(result(4, 400, resumed_at=3)) == cost(result(4, 400))
-    assert cost(result(4, 400), 0.25)["device seconds"] == 2.5
-
-
-def test_trainings_side_by_side_share_the_seconds_of_the_device():
-    def lasting(began: float, ended: float) -> TrainingResult:
-        return TrainingResult(1, pd.DataFrame(), ended - began, 1.0, 1.0, 0.0, ended=ended)
-
-    # Alone for 4 s, two for 4, three for 2, two for 2, alone for 8; the last one ran by itself, in an earlier run.
-    shared = [lasting(0, 10), lasting(4, 12), lasting(8, 20), lasting(-9, -3)]
-    had = [share * each.seconds for share, each in zip(device_shares(shared), shared)]
-    assert had == pytest.approx([4 + 2 + 2 / 3, 2 + 2 / 3 + 1, 2 / 3 + 1 + 8, 6])
-    assert sum(had) == pytest.approx(20 + 6)
-    assert device_shares([lasting(5, 5)]) == [1.0]
+    assert "seconds alone" not in cost(result(4, 400))
+    assert cost(result(4, 400), 80.0)["seconds alone"] == 5
 
 
 def matrix_run(**settings) -> SimpleNamespace:
@@ -158,6 +147,18 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
         assert cost(found)["tokens"] == pytest.approx(10_000, rel=0.2), method
+
+
+def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
+    run, asked = matrix_run(batch_size=6, timed_steps=12), []
+
+    def stage(name: str, function, **inputs):
+        asked.append((name, inputs["settings"].max_steps, inputs["settings"].batch_size))
+        return function(**inputs, folder=tmp_path / name)
+
+    run.stage = stage
+    assert tokens_a_second(run, "DSE", tiny(), [load("bundled/dialogues")[:40]], 40) > 0
+    assert asked == [("warm up DSE", 10, 6), ("time DSE", 12, 6)]
 
 
 def test_templates_come_from_the_dialogues_alone():

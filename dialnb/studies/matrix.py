@@ -19,7 +19,7 @@ from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column, retrieval_dat
 
 TASKS = [column.name for column in COLUMNS]
 MEAN = "Mean rank"
-DEVICE = "Device seconds"
+ALONE, PACE = "Seconds alone", "Tokens a second alone (thousands)"
 NO_VECTORS = "a cross-encoder scores a reply together with its context and gives no vectors"
 
 
@@ -121,9 +121,13 @@ def dataset_scores(run) -> pd.DataFrame:
 def _add_costs(run, trained: Trained) -> None:
     """T4: what every training took."""
     told = trained.costs.assign(tokens=trained.costs["tokens"] / 1e3)
-    told["tokens a second"] = trained.costs["tokens"] / trained.costs["device seconds"] / 1e3
-    names = {"steps": "Steps", "tokens": "Tokens (thousands)", "seconds": "Seconds", "device seconds": DEVICE,
-             "tokens a second": "Tokens a second (thousands)", "memory": "GPU memory (GB)"}  # fmt: skip
+    names = {"steps": "Steps", "tokens": "Tokens (thousands)", "seconds": "Seconds", "memory": "GPU memory (GB)"}
+    if "seconds alone" in told:
+        told["tokens a second"] /= 1e3
+        names |= {"seconds alone": ALONE, "tokens a second": PACE}
+    else:
+        for column in (ALONE, PACE):
+            left_out(run, ("T4",), column=column)
     rows = told.rename(columns=names).melt("model", var_name="column", value_name="value")
     run.add(rows.assign(n=0, seed=0), table="T4", task="cost", dataset="all", metric="cost", protocol="paper")
 

@@ -91,10 +91,10 @@ def _advice(run, found: pd.DataFrame) -> list[str]:
             lines.append(f"{task}: the cross-encoder {UMS} is {word} the best sentence encoder, {best} "
                          f"({_interval(gap)}); it must read every candidate with its context.")  # fmt: skip
     costs = rows_of(run, "T4")
-    seconds = costs[costs["column"] == matrix.DEVICE].set_index("model")["value"].sort_values()
+    seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
     if len(seconds) > 1:
-        lines.append(f"For equal tokens {seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s) and "
-                     f"{seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")  # fmt: skip
+        lines.append(f"For equal tokens {seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to "
+                     f"itself) and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")  # fmt: skip
     return lines
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +52,9 @@ UMS = "UMS"
 
 PILOT, PILOT_DIALOGUES = 6, 600
 """Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
+
+WARM_UP = 10
+"""Steps before a training is timed alone."""
 
 EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
@@ -140,9 +142,8 @@ def train_all(run, corpora: Sequence[Dataset]) -> Trained:
         for method in set(CLS) & set(models):
             models[method].pooling = "cls"
     curves = [made[method]["curve"].assign(model=method) for method in wanted]
-    results = {method: made[method]["training"] for method in wanted}
-    shares = device_shares(list(results.values()))
-    costs = pd.DataFrame([{"model": m, **cost(results[m], share)} for m, share in zip(wanted, shares)])
+    alone = {m: tokens_a_second(run, m, raw, corpora, few) for m in wanted if s.timed_steps}
+    costs = pd.DataFrame([{"model": m, **cost(made[m]["training"], alone.get(m))} for m in wanted])
     return Trained(models, made.get(UMS), pd.concat(curves, ignore_index=True), costs)
 
 
@@ -151,25 +152,26 @@ def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
     return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
 
 
-def cost(result: TrainingResult, share: float = 1.0) -> dict[str, float]:
-    """What a training took that had this ``share`` of the device. One that was interrupted counts only what it did
-    after it went on, so tokens and seconds are brought to all of its steps."""
-    done = (result.steps - result.resumed_at) / result.steps or 1.0
-    seconds = result.seconds / done
-    return {"steps": result.steps, "tokens": result.tokens_per_second * seconds, "seconds": seconds,
-            "device seconds": seconds * share, "memory": result.peak_memory_gb}  # fmt: skip
+def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]:
+    """What a training took, and the seconds it would take at the pace of one that runs ``alone`` (tokens a second).
+    A training that was interrupted counts only what it did after it went on, so tokens and seconds are brought to all
+    of its steps."""
+    share = (result.steps - result.resumed_at) / result.steps or 1.0
+    seconds = result.seconds / share
+    tokens = result.tokens_per_second * seconds
+    return {"steps": result.steps, "tokens": tokens, "seconds": seconds, "memory": result.peak_memory_gb} | (
+        {"tokens a second": alone, "seconds alone": tokens / alone} if alone else {}
+    )
 
 
-def device_shares(results: Sequence[TrainingResult]) -> list[float]:
-    """The part of its seconds that each training had the device for: while n train side by side, 1/n each."""
-    spans = [(result.ended - result.seconds, result.ended) for result in results]
-    pieces = list(pairwise(sorted({edge for span in spans for edge in span})))
-
-    def had(began: float, ended: float) -> float:
-        own = [(left, right) for left, right in pieces if began <= left and right <= ended]
-        return sum((right - left) / sum(a <= left and right <= b for a, b in spans) for left, right in own)
-
-    return [had(*span) / (span[1] - span[0]) if span[1] > span[0] else 1.0 for span in spans]
+def tokens_a_second(run, method: str, encoder: Encoder, corpora: Sequence[Dataset], limit: int) -> float:
+    """The pace of a training while nothing else runs: of ``timed_steps`` whole batches, after some to warm up."""
+    function, given = job(run, method, encoder, corpora, limit, None)
+    whole = replace(given["settings"], batch_size=settings_of(run, method, encoder).batch_size)
+    for name, steps in (("warm up", WARM_UP), ("time", run.settings.timed_steps)):
+        settings = replace(whole, max_steps=steps)
+        found = run.stage(f"{name} {method}", function, **given | {"settings": settings})
+    return found["training"].tokens_per_second
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,6 @@ class TrainingResult:
     peak_memory_gb: float
     resumed_at: int = 0
     facts: dict = field(default_factory=dict)
-    ended: float = 0.0  # on the clock, in seconds since 1970
 
     @property
     def last_loss(self) -> float | None:
@@ -341,7 +340,6 @@ class _Run:
             peak_memory_gb=self._peak_bytes() / 2**30,
             resumed_at=first,
             facts={"settings": self.settings.describe(), "objective": self.objective.describe(), **self._determinism()},
-            ended=time.time(),
         )
 
     def _own_bytes(self) -> int:
