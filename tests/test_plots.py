@@ -165,6 +165,12 @@ def test_training_curves_show_loss_and_rate():
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "learning\nrate"]
     assert legend(figure) == ["A", "B"]
     assert len(plots.training_curves(data.drop(columns="rate")).axes) == 1
+    assert figure.axes[0].get_yscale() == "linear"
+    tiny = data.assign(loss=data["loss"] * np.where(data["model"] == "A", 1, 1e-4))
+    assert plots.training_curves(tiny).axes[0].get_yscale() == "log"
+    assert (
+        plots.training_curves(tiny.assign(loss=tiny["loss"] - tiny["loss"].min())).axes[0].get_yscale() == "linear"
+    ), "no log of 0"
 
 
 def test_rows_of_panels_with_the_same_labels_are_explained_once():
@@ -224,6 +230,8 @@ def test_missing_columns_and_empty_data_are_sentences(draw, columns):
 def test_every_kind_is_told_apart_without_colour():
     kinds = looks(f"intent {i}" for i in range(10)).values()
     assert len({marker for _, marker, _ in kinds}) == 10
+    lines = [(colour, dashes) for colour, _, dashes in looks(f"method {i}" for i in range(50)).values()]
+    assert len(set(lines)) == 50, "a line without markers, such as that of a rate, is known by colour and dashes"
 
 
 def test_figures_are_drawn_again_from_stored_data_to_the_same_bytes(tmp_path, spaces, dialogue):

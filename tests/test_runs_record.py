@@ -48,7 +48,7 @@ def test_large_data_of_a_figure_are_packed_and_rounded(runs, project):
     place, _ = records.record(runs[0], project)
     assert {path.name for path in (place / "figures").iterdir()} == {"F3.csv.xz", "F3.json"}
     packed = lzma.decompress((place / "figures" / "F3.csv.xz").read_bytes()).decode()
-    assert packed == "x,text\n0.123457,None\n-3,\n" + "17,NA\n" * 3_000
+    assert packed == "x,text\n0.1235,None\n-3,\n" + "17,NA\n" * 3_000
 
 
 def test_many_results_are_packed_as_they_are(runs, project):

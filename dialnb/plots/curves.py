@@ -14,6 +14,9 @@ from matplotlib.ticker import MaxNLocator
 from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, legend_below, looks, require
 from dialnb.statistics import mean_interval
 
+APART = 1000
+"""Losses that differ by this factor stand on a logarithmic axis."""
+
 
 @in_style
 def scores_by_epoch(
@@ -61,7 +64,8 @@ def sweep(
 
 @in_style
 def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Loss during training") -> Figure:
-    """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given."""
+    """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
+    Losses of very different size stand on a logarithmic axis."""
     require(data, "training_curves", (line, "step", "loss"))
     with_rate = "rate" in data and data["rate"].notna().any()
     below = 0.15 * data[line].nunique() if data[line].nunique() > 3 else 0
@@ -77,6 +81,8 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
         if with_rate:
             axes[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
     axes[0].set(ylabel="loss", title=title)
+    if 0 < APART * data["loss"].min() < data["loss"].max():
+        axes[0].set_yscale("log")
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     lines, _ = axes[0].get_legend_handles_labels()
     if len(lines) > 3:

@@ -132,9 +132,9 @@ def require(data: pd.DataFrame, figure: str, columns: Iterable[str]) -> None:
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
     """Colour, marker and dashes for each distinct name in order of appearance; no two of the first 110 share both
-    colour and marker."""
+    colour and marker, no two of the first 50 colour and dashes."""
     distinct = dict.fromkeys(names)
     return {
-        name: (MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
+        name: (MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], DASHES[(i + i // len(MORE)) % len(DASHES)])
         for i, name in enumerate(distinct)
     }

@@ -25,8 +25,8 @@ PACKED = 30_000
 """Bytes from which the data of a figure are compressed."""
 PACKED_ROWS = 100_000
 """As ``PACKED``, of the run's own tables: smaller ones stay readable where the code is hosted."""
-DIGITS = 6
-"""Significant digits of the data of a figure."""
+DIGITS = 4
+"""Significant digits of the data of a figure, when compressed: enough for any that is drawn."""
 
 
 def record(folder: Path, root: Path) -> list[Path]:
