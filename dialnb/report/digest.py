@@ -45,4 +45,5 @@ def _section(group: Group, place: str, claims: list[dict]) -> str:
         cells = " | ".join(text.replace("|", "\\|") for text in told)
         lines.append(f"| {MARKS[claim['verdict']]} {claim['verdict']} | {cells} |")
     waiting = sum(claim["verdict"] == NOT_RUN for claim in claims)
-    return "\n".join([*lines, "", f"{waiting} further claims were not run.", ""])
+    rest = [f"{waiting} further claims were not run.", ""] if waiting else []
+    return "\n".join([*lines, "", *rest])
