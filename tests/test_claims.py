@@ -321,6 +321,16 @@ def test_rankings_that_agree_hold_and_reversed_ones_fail(generator):
     assert judge(claim("statistic", statistic=statistic), pd.concat([first, turned])).verdict == "fails"
 
 
+def test_an_agreement_lies_within_its_interval_though_every_draw_is_noisier_than_the_whole():
+    levels = np.arange(40) / 40  # far closer than seeds are: the means agree perfectly, resampled ones never do
+    spread = np.array([-3.0, 0.0, 3.0])
+    sides = [rows({f"M{i}": (level + np.roll(spread, i * turn))[None] for i, level in enumerate(levels)}, method=name)
+             for name, turn in (("x", 1), ("y", 2))]  # fmt: skip
+    statistic = {"between": [{"method": "x"}, {"method": "y"}], "range": [0.5, 1]}
+    found = judge(claim("statistic", statistic=statistic), pd.concat(sides))
+    assert found.estimate == pytest.approx(1) and found.low < 0.9 and found.high >= found.estimate
+
+
 def value_rows(encoder: str, level: float) -> pd.DataFrame:
     made = []
     for dataset, value in {"SNIPS": 97.0, "ATIS": 89.7, "MASSIVE": 78.18, "HWU64": 82.77, "CLINC150": 70.56}.items():

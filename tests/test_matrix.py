@@ -23,7 +23,7 @@ from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
-from dialnb.studies.matrix_guide import picks
+from dialnb.studies.matrix_guide import advice, picks
 from dialnb.studies.matrix_models import (
     FILLS,
     PAPERS,
@@ -193,6 +193,17 @@ def test_the_pick_is_the_best_and_whoever_is_not_told_from_it_is_as_good():
     units = pd.DataFrame({"raw": noise, "good": noise + 5 + rng.normal(size=20), "also": noise + 5}, index=index)
     row = picks(units).loc["intents"]
     assert {row["pick"], *row["equal"]} == {"good", "also"} and row["gain"].low > 4
+
+
+@pytest.mark.parametrize(("score", "said"), [(1, "too short for it"), (12, "must read every candidate")])
+def test_a_cross_encoder_below_the_raw_encoder_is_said_to_be_untrained(score, said):
+    noise = np.random.default_rng(1).normal(size=10)
+    levels = {"raw": 8, "DSE": 13, "UMS": score}
+    parts = [pd.DataFrame({"value": at + noise, "seed": range(10), "model": name}) for name, at in levels.items()]
+    rows = pd.concat(parts).assign(table="T1", task="Dialogue replies", column="Dialogue replies")
+    run = SimpleNamespace(results=rows)
+    (line,) = [line for line in advice(run, picks(matrix.units(run))) if "cross-encoder" in line]
+    assert "worse than the best sentence encoder, DSE" in line and said in line
 
 
 def test_the_study_declares_the_methods_and_tasks_that_it_has():

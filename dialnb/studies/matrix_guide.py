@@ -51,7 +51,7 @@ def page(run) -> str:
         gain = _interval(row["gain"]) if row["gain"] is not None else "–"
         equal = ", ".join(row["equal"]) or "none"
         lines.append(f"| {task} | **{row['pick']}** | {row['score']:.1f} | {gain} | {equal} |")
-    lines += ["", *(f"- {line}" for line in _advice(run, found)), "", _scope(run)]
+    lines += ["", *(f"- {line}" for line in advice(run, found)), "", _scope(run)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +74,7 @@ def _overall(run) -> str:
     )
 
 
-def _advice(run, found: pd.DataFrame) -> list[str]:
+def advice(run, found: pd.DataFrame) -> list[str]:
     """Sentences that follow from the table by rule."""
     idle = [task for task, row in found.iterrows() if RAW in (row["pick"], *row["equal"])]
     lines = [f"{_and(idle)}: no method could be shown to beat the raw encoder."] if idle else []
@@ -88,8 +88,11 @@ def _advice(run, found: pd.DataFrame) -> list[str]:
             best = others.mean().idxmax()
             gap = mean_interval((part[UMS] - others[best]).to_numpy())
             word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
+            lost = mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0
+            end = (" and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
+                   if lost else "; it must read every candidate with its context.")  # fmt: skip
             lines.append(f"{task}: the cross-encoder {UMS} is {word} the best sentence encoder, {best} "
-                         f"({_interval(gap)}); it must read every candidate with its context.")  # fmt: skip
+                         f"({_interval(gap)}){end}")  # fmt: skip
     costs = rows_of(run, "T4")
     seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
     if len(seconds) > 1:
