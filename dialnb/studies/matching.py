@@ -125,8 +125,8 @@ def train_matching(
     every = [g for g in build_groups(found, MOST_NEGATIVES) if any(neighbours(g, turns, matching.sides))]
     seen = settings.batch_size * settings.max_steps if settings.max_steps else None  # no more are ever looked at
     groups = thin(every, seen, settings.seed)
-    share = len(groups) / max(1, len(every))
-    settings = replace(settings, epochs=settings.epochs / (share or 1))
+    share = len(groups) / len(every) if every else 1.0
+    settings = replace(settings, epochs=settings.epochs / share)
     examples = matching_examples(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
         max_length=matching.max_length, cache=default_store().tokens,
