@@ -85,13 +85,7 @@ class _Comparer:
         return Comparison(self.slug, self.table, pd.DataFrame(found))
 
     def _where(self, labels: Mapping[str, str]) -> dict[str, Any]:
-        """Selectors of a row: its own labels, the table's, then every rule of cells.yaml whose condition it meets."""
-        where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | self.spec.get("where", {})
-        for rule in self.spec.get("rows", ()):
-            if _meets(labels, rule["if"]):
-                for name, wanted in rule.get("where", {}).items():
-                    where[name] = wanted.format(**labels) if isinstance(wanted, str) else wanted
-        return where
+        return row_selectors(self.spec, labels)
 
     def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
@@ -193,6 +187,16 @@ class _Comparer:
             if same_table and same_model and same_data and entry.get("column") in (None, "", column):
                 return NOT_RUN, str(entry["reason"])
         return NOT_RUN, "not part of this run"
+
+
+def row_selectors(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
+    where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
+    for rule in spec.get("rows", ()):
+        if _meets(labels, rule["if"]):
+            for name, wanted in rule.get("where", {}).items():
+                where[name] = wanted.format(**labels) if isinstance(wanted, str) else wanted
+    return where
 
 
 def estimate(rows: pd.DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:

@@ -187,7 +187,7 @@ def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """The tidy rows that match every column of `where`; a wanted value may be one value or a list of them.
 
     Numbers match as numbers (a file may hold 1.0 for 1); datasets match without case and without the prefix that marks
-    bundled data. A column that the rows do not have matches nothing.
+    bundled data; null matches absent values. A column that the rows do not have matches nothing.
     """
     import pandas as pd
 
@@ -202,6 +202,8 @@ def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
         if numbers:
             among = pd.to_numeric(rows[column], errors="coerce").isin(numbers)
             found = among if found is None else found | among
+        if None in wanted:
+            found = have.isna() if found is None else found | have.isna()
         rows = rows[found.to_numpy()]
     return rows
 

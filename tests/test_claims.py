@@ -12,29 +12,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dialnb.claims import Claim, judge, judge_claims, load_claims, parse_claims
+from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse_claims, verdict_text
+from dialnb.claims import judge as judge_case
+from dialnb.claims.evidence import BY, Lacking
+from dialnb.claims.intervals import (
+    Interval,
+    Stratum,
+    choice_interval,
+    crossed_interval,
+    mean_interval,
+    trainings_to_decide,
+    units_to_decide,
+)
+from dialnb.claims.judge import Unjudged
 from dialnb.errors import DataError
-from dialnb.evidence import BY, Lacking
 from dialnb.papers import SLUGS, load_paper, project_root
-from dialnb.statistics import Interval, choice_interval, mean_interval, units_to_decide
+from dialnb.report.gather import gather, recorded_runs
 
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])
 """Noise that averages to zero, for tests whose answer must not depend on a draw."""
 
 
 def rows(values: dict[str, np.ndarray], **columns) -> pd.DataFrame:
-    """Tidy rows: for each model a matrix [dataset, seed], or [seed] for one dataset."""
+    """Tidy rows: for each model a matrix [dataset, training], or [training] for one dataset."""
     made = []
     for model, table in values.items():
         for i, line in enumerate(np.atleast_2d(table)):
-            for seed, value in enumerate(line):
-                row = {"task": "intent", "dataset": f"D{i}", "metric": "Accuracy", "protocol": "paper", "seed": seed}
-                made.append(row | {"value": float(value), "n": 1000, "model": model, "table": "T2"} | columns)
+            for training, value in enumerate(line):
+                row = {"task": "intent", "dataset": f"D{i}", "metric": "Score", "protocol": "paper", "seed": 0}
+                row |= {"train_seed": training, "value": float(value), "n": 1000, "model": model, "table": "T2"}
+                made.append(row | columns)
     return pd.DataFrame(made)
 
 
+def judge(claim: Claim, results: pd.DataFrame, **facts) -> Verdict:
+    return judge_case(claim, Case(results, **facts))
+
+
 def curve_rows(curves: np.ndarray, x: list[float], model: str = "A", over: str = "epoch") -> pd.DataFrame:
-    """Rows of curves [seed, x]."""
+    """Rows of curves [training, x]."""
     parts = [rows({model: curves[:, i]}, **{over: place}) for i, place in enumerate(x)]
     return pd.concat(parts, ignore_index=True)
 
@@ -57,7 +73,7 @@ def generator():
 def test_a_clear_gain_holds_a_clear_loss_fails_and_a_small_one_is_undecided(gap, verdict):
     found = judge(claim(), rows({"A": 50 + gap + BALANCED, "B": np.full(8, 50.0)}))
     assert found.verdict == verdict
-    assert found.low <= found.estimate <= found.high and found.n == 8
+    assert found.low <= found.estimate <= found.high and found.train_seeds == 8
 
 
 def test_a_loss_in_one_of_nine_comparisons_that_chance_explains_shows_the_interval_of_all_nine():
@@ -121,10 +137,10 @@ def test_the_bootstrap_is_seeded_and_its_interval_is_close_to_students(generator
     assert (one.low, one.high) == pytest.approx((low, high), abs=0.08)
 
 
-def test_undecided_says_how_many_seeds_would_decide():
+def test_undecided_says_how_many_trainings_would_decide():
     found = judge(claim(), rows({"A": 50.4 + BALANCED, "B": np.full(8, 50.0)}))
     assert found.verdict == "undecided"
-    assert found.needed > 8 and f"about {found.needed:,} seeds would decide" in found.reason
+    assert found.needed > 8 and f"about {found.needed:,} trainings would decide" in found.reason
 
 
 @given(st.floats(0, 1), st.floats(0, 100), st.integers(1, 3000))
@@ -133,9 +149,9 @@ def test_however_small_the_effect_the_needed_number_is_one_that_exceeds_what_the
     assert needed is None if effect == 0 else n <= needed <= 10**12
 
 
-def test_a_number_of_seeds_that_nobody_runs_is_not_named():
+def test_a_number_of_trainings_that_nobody_runs_is_not_named():
     found = judge(claim(), rows({"A": 50.001 + BALANCED, "B": np.full(8, 50.0)}))
-    assert found.needed > 1000 and "not even 1,000 seeds would decide" in found.reason
+    assert found.needed is None and "more trainings would not decide it" in found.reason
 
 
 def test_that_many_seeds_do_decide_in_about_eighty_percent():
@@ -192,35 +208,65 @@ def test_items_are_paired_within_each_value_of_a_column():
         for model, window, right in (("A", 1, 60), ("B", 1, 50), ("A", 2, 40), ("B", 2, 50))
         for item in range(100)
     ])  # fmt: skip
-    found = judge(claim(each="window", paired_over="items"), frame, items=items)
+    found = judge(claim(each="window", paired_over="items", one_model=True), frame, items=items)
     assert found.verdict == "fails" and found.estimate == pytest.approx(-10)
 
 
 def test_datasets_can_be_the_units(generator):
-    table = np.array([[60.0], [61.0], [59.0], [64.0], [58.0], [60.0]])
-    found = judge(claim(paired_over="datasets"), rows({"A": table, "B": table - 5 + generator.normal(size=(6, 1))}))
-    assert found.verdict == "holds" and found.n == 6
+    table = np.array([[60.0], [61.0], [59.0], [64.0], [58.0], [60.0]]) + 0.1 * generator.normal(size=(6, 3))
+    found = judge(claim(paired_over="datasets"), rows({"A": table, "B": table - 5 + generator.normal(size=(6, 3))}))
+    assert (found.verdict, found.n, found.unit, found.train_seeds) == ("holds", 6, "datasets", 3)
 
 
-def test_with_one_seed_the_test_items_give_a_careful_interval():
-    close, far = rows({"A": [50.0], "B": [49.0]}), rows({"A": [60.0], "B": [40.0]})
-    assert judge(claim(), close).verdict == "undecided" and judge(claim(), far).verdict == "holds"
-    half = 1.96 * np.sqrt(2 * 2500 / 1000)
-    assert judge(claim(), close).high - 1 == pytest.approx(half, abs=0.01)
-    found = judge(claim(paired_over="items"), close)
-    assert f"about {found.needed} times as many test items would decide" in found.reason
+def test_with_one_training_a_difference_is_undecided_however_large_and_says_what_the_items_say():
+    frame = rows({"A": [60.0], "B": [40.0]}, metric="Accuracy")
+    found = judge(claim(), frame)
+    assert (found.verdict, found.qualifier, found.train_seeds) == ("undecided", "one training", 1)
+    assert "alone it would hold; 3 trainings are needed" in found.reason
+    assert verdict_text({"verdict": found.verdict, "qualifier": found.qualifier}) == "undecided: one training"
+    half = 1.96 * np.sqrt(2 * 2400 / 1000)
+    assert found.high - found.estimate == pytest.approx(half, abs=0.05)
+    two = pd.concat([frame, frame.assign(train_seed=1, value=frame.value + 0.1)])
+    assert judge(claim(), two).qualifier == "2 trainings"
 
 
-def test_seeds_that_change_nothing_do_not_count_as_evidence():
+def test_readings_of_one_model_and_untrained_models_need_no_further_trainings():
+    frame = rows({"A": [60.0], "B": [40.0]}, metric="Accuracy")
+    assert judge(claim(one_model=True), frame).verdict == "holds"
+    raw = rows({"BERT": [60.0], "BERT-CLS": [40.0]}, metric="Accuracy")
+    sides = {"better": {"model": "BERT"}, "worse": {"model": "BERT-CLS"}}
+    assert judge(claim(**sides), raw, slug="dse").verdict == "undecided"  # only BERT itself is untrained there
+    untrained = rows({"BERT-avg": [60.0], "BERT-CLS": [40.0]}, metric="Accuracy")
+    sides = {"better": {"model": "BERT-avg"}, "worse": {"model": "BERT-CLS"}}
+    found = judge(claim(**sides), untrained, slug="dialoguecse")
+    assert (found.verdict, found.train_seeds) == ("holds", 0)
+
+
+def test_repetitions_that_change_nothing_do_not_count_as_evidence():
     same = rows({"A": [50.2] * 5, "B": [50.0] * 5})
-    assert judge(claim(), same).verdict == "undecided"
-    assert judge(claim(), same.assign(metric="MRR")).reason.startswith("one value has no interval")
+    found = judge(claim(), same)
+    assert found.verdict == "undecided" and found.reason.startswith("one value has no interval")
+    assert judge(claim(), same.assign(metric="Accuracy")).verdict == "undecided"
 
 
-def test_several_training_seeds_are_the_units_and_their_draws_are_averaged(generator):
-    parts = [rows({"A": noisy(generator, 55), "B": noisy(generator, 50)}).assign(train_seed=seed) for seed in range(3)]
-    found = judge(claim(), pd.concat(parts))
-    assert (found.n, found.method) == (3, "Student's t")
+def test_draws_within_a_training_are_units_and_never_called_trainings(generator):
+    draws = [rows({"A": noisy(generator, 55, 1), "B": noisy(generator, 50, 1)}).assign(seed=seed) for seed in range(10)]
+    found = judge(claim(), pd.concat(draws))
+    assert (found.verdict, found.qualifier, found.n, found.train_seeds) == ("undecided", "one training", 10, 1)
+    many = [
+        part.assign(train_seed=t, value=part.value + 0.01 * t * i) for t in range(3) for i, part in enumerate(draws)
+    ]
+    found = judge(claim(), pd.concat(many))
+    assert (found.verdict, found.n, found.train_seeds, found.method) == ("holds", 10, 3, "Student's t")
+
+
+def test_what_cannot_be_had_is_not_offered():
+    close = rows({"BERT-avg": [50.0], "BERT-CLS": [49.5]}, metric="Accuracy")
+    sides = {"better": {"model": "BERT-avg"}, "worse": {"model": "BERT-CLS"}}
+    found = judge(claim(**sides), close, slug="dialoguecse")
+    assert (
+        found.needed is None and found.reason == "the interval crosses the line; there are no more test items to be had"
+    )
 
 
 def test_scores_per_item_give_a_paired_interval(generator):
@@ -231,12 +277,10 @@ def test_scores_per_item_give_a_paired_interval(generator):
         for model, flags in (("A", better), ("B", correct))
     ])  # fmt: skip
     frame = rows({"A": [100 * better.mean()], "B": [100 * correct.mean()]})
-    found = judge(claim(paired_over="items"), frame, items=items)
+    asked = claim(paired_over="items", one_model=True)
+    found, unpaired = judge(asked, frame, items=items), judge(asked, frame.assign(metric="Accuracy"))
     assert found.verdict == "holds" and found.n == 2000
-    assert (
-        found.high - found.low
-        < judge(claim(paired_over="items"), frame).high - judge(claim(paired_over="items"), frame).low
-    )
+    assert found.high - found.low < unpaired.high - unpaired.low
 
 
 def test_a_gain_can_be_compared_with_another_gain(generator):
@@ -253,9 +297,9 @@ def test_a_gain_can_be_compared_with_another_gain(generator):
     ("slope", "shape", "verdict"),
     [(1, "rising", "holds"), (-1, "rising", "fails"), (-1, "falling", "holds"), (0, "rising", "undecided")],
 )
-def test_trends_over_seeds(slope, shape, verdict):
+def test_trends_over_trainings(slope, shape, verdict):
     x = np.arange(1, 6)
-    curves = 50 + slope * x + 0.2 * BALANCED[:, None] * (x - 3)  # slopes that differ by seed, and average to `slope`
+    curves = 50 + slope * x + 0.2 * BALANCED[:, None] * (x - 3)  # slopes that differ, and average to `slope`
     assert (
         judge(claim("trend", trend={"over": "epoch", "shape": shape}), curve_rows(curves, list(x))).verdict == verdict
     )
@@ -263,7 +307,7 @@ def test_trends_over_seeds(slope, shape, verdict):
 
 def test_one_curve_is_judged_by_kendalls_test_if_it_has_points_enough(generator):
     x = np.arange(1, 13)
-    trend = claim("trend", trend={"over": "epoch", "shape": "rising"})
+    trend = claim("trend", trend={"over": "epoch", "shape": "rising"}, one_model=True)
     assert judge(trend, curve_rows(2.0 * x[None] + generator.normal(size=12), list(x))).verdict == "holds"
     assert judge(trend, curve_rows(np.array([[1.0, 2.0, 3.0]]), [1, 2, 3])).verdict == "undecided"
 
@@ -277,7 +321,7 @@ def test_a_peak_is_found_where_it_is_and_nowhere_else(generator):
 
 def test_a_flat_curve_seldom_gets_a_peak():
     generator, places, wanted = np.random.default_rng(2), np.arange(4.0), np.array([False, True, True, False])
-    said = [choice_interval(generator.normal(size=(6, 4)), places, wanted)[1] for _ in range(100)]
+    said = [choice_interval(generator.normal(size=(6, 1, 4)), places, wanted)[1] for _ in range(100)]
     assert said.count("holds") + said.count("fails") <= 8
 
 
@@ -311,39 +355,45 @@ def test_a_statistic_must_lie_in_its_range_on_every_dataset():
     assert found.verdict == "fails" and found.estimate == 18 and "D0" in found.reason
 
 
-def test_rankings_that_agree_hold_and_reversed_ones_fail(generator):
-    levels = {f"M{i}": 40.0 + 4 * i for i in range(5)}
-    first = rows({model: noisy(generator, level, spread=0.2) for model, level in levels.items()}, method="x")
-    alike = rows({model: noisy(generator, 2 * level, spread=0.2) for model, level in levels.items()}, method="y")
-    turned = rows({model: noisy(generator, 90 - level, spread=0.2) for model, level in levels.items()}, method="y")
-    statistic = {"between": [{"method": "x"}, {"method": "y"}], "range": [0.5, 1]}
-    assert judge(claim("statistic", statistic=statistic), pd.concat([first, alike])).verdict == "holds"
-    assert judge(claim("statistic", statistic=statistic), pd.concat([first, turned])).verdict == "fails"
+def rankings(models: int, order) -> pd.DataFrame:
+    """Scores of models under two measures; the second ranks them by `order`."""
+    first = rows({f"M{i}": [40.0 + i] for i in range(models)}, method="x")
+    return pd.concat([first, rows({f"M{i}": [60.0 + order(i)] for i in range(models)}, method="y")])
 
 
-def test_an_agreement_lies_within_its_interval_though_every_draw_is_noisier_than_the_whole():
-    levels = np.arange(40) / 40  # far closer than seeds are: the means agree perfectly, resampled ones never do
-    spread = np.array([-3.0, 0.0, 3.0])
-    sides = [rows({f"M{i}": (level + np.roll(spread, i * turn))[None] for i, level in enumerate(levels)}, method=name)
-             for name, turn in (("x", 1), ("y", 2))]  # fmt: skip
-    statistic = {"between": [{"method": "x"}, {"method": "y"}], "range": [0.5, 1]}
-    found = judge(claim("statistic", statistic=statistic), pd.concat(sides))
-    assert found.estimate == pytest.approx(1) and found.low < 0.9 and found.high >= found.estimate
+AGREEMENT = {"between": [{"method": "x"}, {"method": "y"}], "range": [0.5, 1]}
 
 
-def value_rows(encoder: str, level: float) -> pd.DataFrame:
+def test_rankings_of_many_models_that_agree_hold_and_reversed_ones_fail():
+    agreement = claim("statistic", statistic=AGREEMENT)
+    assert judge(agreement, rankings(12, lambda i: i)).verdict == "holds"
+    found = judge(agreement, rankings(12, lambda i: -i))
+    assert (found.verdict, found.unit, found.n) == ("fails", "models", 12)
+
+
+def test_the_agreement_of_five_models_decides_nothing_unless_it_is_perfect():
+    found = judge(claim("statistic", statistic=AGREEMENT), rankings(5, lambda i: (0, 1, 3, 2, 4)[i]))
+    assert found.verdict == "undecided" and "5 models are too few to tell" in found.reason
+    assert found.low < 0.5 < found.estimate <= found.high
+
+
+def value_rows(encoder: str, level: float, trainings: int = 3) -> pd.DataFrame:
+    """The printed row of TaDSE, so much higher, from several trainings that differ by 0.02."""
     made = []
     for dataset, value in {"SNIPS": 97.0, "ATIS": 89.7, "MASSIVE": 78.18, "HWU64": 82.77, "CLINC150": 70.56}.items():
         row = {"task": "intent", "dataset": dataset, "metric": "Accuracy", "protocol": "paper", "seed": 0, "k": 1}
-        row |= {"method": "kNN", "value": value + level, "n": 5000, "model": "TaDSE", "table": "T3"}
-        made.append(row | {"encoder": encoder})
+        row |= {"method": "kNN", "n": 5000, "model": "TaDSE", "table": "T3", "encoder": encoder}
+        for training in range(trainings):
+            made.append(row | {"train_seed": training, "value": value + level + 0.02 * training})
     return pd.DataFrame(made)
 
 
-@pytest.mark.parametrize(("level", "verdict"), [(0.3, "holds"), (9.0, "fails"), (2.0, "undecided")])
+@pytest.mark.parametrize(("level", "verdict"), [(0.3, "holds"), (9.0, "fails"), (1.98, "undecided")])
 def test_absolute_values_are_judged_with_the_papers_encoder_and_data(level, verdict):
     judged = judge_claims("tadse", value_rows("bert-base-uncased", level)).frame.set_index("id")
     assert judged.loc["value-average", "verdict"] == verdict
+    alone = judge_claims("tadse", value_rows("bert-base-uncased", level, 1)).frame.set_index("id")
+    assert alone.loc["value-average", "verdict"] == "undecided"
 
 
 def test_absolute_values_of_substitutes_are_not_judged():
@@ -360,7 +410,7 @@ def test_rows_that_cannot_be_told_apart_are_an_error_that_names_the_column(gener
 def test_recorded_reasons_reach_the_verdict():
     gap = [{"table": "T2", "model": "PairSupCon", "reason": "needs the hub"}]
     judged = judge_claims("dse", rows({"DSE": [50.0, 51.0]}, method="prototype-code"), gap).frame.set_index("id")
-    assert judged.loc["supervised-intents", "reason"] == "PairSupCon: needs the hub"
+    assert judged.loc["supervised-intents", "reason"] == "here not run; PairSupCon: needs the hub"
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -368,7 +418,7 @@ def test_every_paper_has_claims_of_several_kinds_and_they_are_not_run_without_re
     claims = load_claims(slug)
     assert len(claims) >= 18 and {"gain", "trend", "value"} <= {one.kind for one in claims}
     judged = judge_claims(slug, pd.DataFrame())
-    assert judged.counts == {"holds": 0, "fails": 0, "undecided": 0, "not run": len(claims)}
+    assert judged.counts["contradicted"] + judged.counts["not run"] == len(claims)
     json.dumps(judged.to_dict(), allow_nan=False)
     assert "not run" in judged._repr_html_()
 
@@ -377,6 +427,7 @@ def test_every_paper_has_claims_of_several_kinds_and_they_are_not_run_without_re
 def test_claims_name_models_of_the_printed_tables_and_point_at_printed_cells(slug):
     paper = load_paper(slug)
     models = {row.labels["model"] for table in paper.tables.values() for row in table.rows} | {"UMS_BERT+", "BERT"}
+    models |= {"SiameseBERT-s, both sides", "SiameseBERT-m, both sides"}  # a reading that the paper leaves open
     for one in load_claims(slug):
         sides = [one.better, *(one.worse if isinstance(one.worse, list) else [one.worse or {}]), *one.order]
         sides += [side for pair in one.pairs for side in pair]
@@ -410,6 +461,11 @@ def test_mistakes_in_a_claims_file_are_errors_that_say_where(change, message):
         "worse": {"model": "B"},
     }
     assert parse_claims("dse", [good], "here.yaml")[0].by == BY
+    parts = parse_claims("dse", [good | {"split": {"dataset": {"A": "on A", "B": "on B"}}}], "here.yaml")
+    assert [(part.id, part.statement, part.rows) for part in parts] == [
+        ("x-a", "s, on A.", {"dataset": "A"}),
+        ("x-b", "s, on B.", {"dataset": "B"}),
+    ]
     with pytest.raises(DataError, match=rf"here.yaml, claim 'x'.*{message}"):
         parse_claims("dse", [good | change], "here.yaml")
     with pytest.raises(DataError, match="unique"):
@@ -420,3 +476,239 @@ def test_claims_files_hold_nothing_but_lists_of_claims():
     for slug in SLUGS:
         raw = yaml.safe_load((project_root() / "papers" / slug / "claims.yaml").read_text(encoding="utf-8"))
         assert isinstance(raw, list) and all(entry["statement"].endswith(".") for entry in raw), slug
+
+
+# --- the judge on simulated truth -----------------------------------------------------------------------------------
+
+
+def simulated_hits(
+    generator, effect: float = 0.0, trainings: int = 3, conversations: int = 40, between: float = 0.03
+) -> np.ndarray:
+    """Hits [model, training, conversation, list] of two models on lists of replies. Trainings differ by `between`; the
+    eight lists of a conversation share what makes them hard, and how much better the first model is there."""
+    hard, helped = generator.normal(0, 0.25, conversations), generator.normal(0, 0.25, conversations)
+    gains = generator.normal(0, between, (2, trainings)) + np.array([[effect], [0.0]])
+    chance = 0.5 + gains[..., None] + hard + np.stack([helped, 0 * helped])[:, None]
+    return generator.random((2, trainings, conversations, 8)) < chance[..., None]
+
+
+def simulated(generator, effect: float = 0.0, **settings) -> pd.DataFrame:
+    """The same as rows of items, with their conversation as `group`."""
+    hits = simulated_hits(generator, effect, **settings)
+    index = pd.MultiIndex.from_product([["A", "B"], *map(range, hits.shape[1:])])
+    long = pd.Series(
+        hits.ravel().astype(float), index.set_names(["model", "train_seed", "group", "list"]), name="value"
+    )
+    frame = long.reset_index()
+    return frame.assign(item=frame.group * 8 + frame.list, dataset="D", metric="R10@1", table="T2")
+
+
+def of_items(items: pd.DataFrame) -> pd.DataFrame:
+    return items.groupby(["model", "train_seed", "dataset", "metric", "table"], as_index=False).value.mean()
+
+
+def judged_items(items: pd.DataFrame, **fields) -> Verdict:
+    return judge(claim(paired_over="items", **fields), of_items(items), items=items)
+
+
+def gap_interval(hits: np.ndarray, clustered: bool = True) -> Interval:
+    """Interval of the first model's gain, over trainings and conversations (or lists, taken for independent)."""
+    gaps = hits[0].astype(float) - hits[1]
+    if clustered:
+        return crossed_interval([Stratum(gaps.sum(-1), np.full(gaps.shape[1], 8.0))])
+    return crossed_interval([Stratum(gaps.reshape(len(gaps), -1), np.ones(gaps[0].size))])
+
+
+@pytest.mark.parametrize("trainings", [3, 5])
+@pytest.mark.parametrize("between", [0.0, 0.03, 0.2])
+def test_without_an_effect_few_trainings_and_clustered_items_are_wrong_in_at_most_two_and_a_half_percent_a_side(
+    trainings, between
+):
+    generator = np.random.default_rng(trainings)
+    found = [gap_interval(simulated_hits(generator, 0, trainings, between=between)) for _ in range(800)]
+    for wrong in (np.mean([one.low > 0 for one in found]), np.mean([one.high < 0 for one in found])):
+        assert wrong <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 800)
+
+
+def test_items_taken_for_independent_would_have_been_fooled():
+    generator = np.random.default_rng(3)
+    found = [gap_interval(simulated_hits(generator, between=0), clustered=False) for _ in range(400)]
+    assert np.mean([one.low > 0 or one.high < 0 for one in found]) > 0.10  # 5 % were promised
+
+
+def test_one_training_taken_for_all_would_have_been_fooled():
+    generator = np.random.default_rng(4)
+    found = [gap_interval(simulated_hits(generator, 0, 1, between=0.1)) for _ in range(400)]
+    assert np.mean([one.low > 0 or one.high < 0 for one in found]) > 0.25
+
+
+def test_the_whole_path_over_trainings_and_conversations_rarely_decides_without_an_effect():
+    generator = np.random.default_rng(5)
+    verdicts = [judged_items(simulated(generator)).verdict for _ in range(30)]
+    assert verdicts.count("undecided") >= 26
+
+
+def test_a_real_effect_comes_out_with_three_trainings():
+    generator = np.random.default_rng(4)
+    found = [judged_items(simulated(generator, effect=0.2, conversations=200)) for _ in range(5)]
+    assert sum(one.verdict == "holds" for one in found) >= 4
+    assert all(one.unit == "conversations" and one.n == 200 and one.train_seeds == 3 for one in found)
+
+
+def test_the_crossed_interval_is_students_t_over_trainings_where_units_do_not_vary():
+    gaps = np.array([[1.0], [2.0], [3.5]])
+    found = crossed_interval([Stratum(gaps, np.ones(1))])
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps[:, 0])))
+
+
+def test_the_crossed_interval_is_the_clustered_one_where_trainings_do_not_vary(generator):
+    gaps = generator.normal(size=60)
+    found = crossed_interval([Stratum(np.tile(gaps, (3, 1)), np.ones(60))])
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 59, gaps.mean(), stats.sem(gaps)))
+
+
+def test_clusters_of_unequal_size_weigh_by_their_items(generator):
+    sizes = np.array([1.0, 5.0, 2.0, 8.0])
+    means = generator.normal(size=4)
+    assert crossed_interval([Stratum((means * sizes)[None], sizes)]).estimate == pytest.approx(means @ sizes / 16)
+
+
+def test_more_trainings_decide_only_what_trainings_leave_open():
+    noisy_trainings = Interval(1.0, -0.5, 2.5, 50, "", spread=1.0, trainings=3, within=1e-4)
+    small_test_set = Interval(1.0, -0.5, 2.5, 50, "", spread=0.1, trainings=3, within=0.5)
+    assert 3 < trainings_to_decide(noisy_trainings, 0.0) < 20 and trainings_to_decide(small_test_set, 0.0) is None
+
+
+# --- floors ---------------------------------------------------------------------------------------------------------
+
+
+def with_floor(items: pd.DataFrame, share: float, name: str = "TF-IDF") -> pd.DataFrame:
+    """The items with those of a floor that gets `share` of them right."""
+    one = items[(items.model == "A") & (items.train_seed == 0)]
+    hits = (np.random.default_rng(9).random(len(one)) < share).astype(float)
+    return pd.concat([items, one.assign(model=name, train_seed=np.nan, value=hits)], ignore_index=True)
+
+
+@pytest.mark.parametrize("effect", [0.3, 0.0, -0.3])
+def test_a_model_at_its_floor_gives_neither_holds_nor_fails_whichever_way_it_points(effect):
+    items = with_floor(simulated(np.random.default_rng(1), effect, conversations=80), 0.85)
+    with pytest.raises(Unjudged, match=r"under-trained \((A|B) 0\.\d+, TF-IDF 0\.8\d+\)"):
+        judged_items(items)
+
+
+def test_models_above_their_floor_are_judged_and_the_verdict_names_it():
+    found = judged_items(with_floor(simulated(np.random.default_rng(2), 0.3, conversations=200), 0.1))
+    assert found.verdict == "holds" and found.floor.startswith("TF-IDF 0.0")
+
+
+def test_chance_alone_is_no_gate_where_a_stronger_floor_was_scored():
+    items = with_floor(with_floor(simulated(np.random.default_rng(2), 0.3), 0.05, "Chance"), 0.9)
+    with pytest.raises(Unjudged, match="TF-IDF"):
+        judged_items(items)
+
+
+def test_means_are_held_against_a_floor_where_items_were_not_kept():
+    floor = rows({"BM25": [58.0]}).drop(columns=["train_seed"])
+    frame = pd.concat([rows({"A": 60 + 0.1 * BALANCED, "B": 57 + 0.1 * BALANCED}), floor])
+    with pytest.raises(Unjudged, match=r"under-trained \(B 57\.0, BM25 58\.0\)"):
+        judge(claim(), frame)
+    assert judge(claim(), frame.assign(value=frame.value.where(frame.model != "BM25", 50))).floor == "BM25 50.0"
+
+
+def test_fewer_than_half_of_the_comparisons_are_no_verdict(generator):
+    frame = rows({"A": noisy(generator, 60), "B": noisy(generator, 50)})
+    absent = [{"model": "B"}, {"model": "C"}, {"model": "D"}]
+    with pytest.raises(Lacking, match="not measured: C"):
+        judge(claim(worse=absent), frame)
+    assert judge(claim(worse=absent[:2]), frame).verdict == "holds"
+
+
+def test_a_margin_that_does_not_fit_between_model_and_floor_is_no_test():
+    frame = pd.concat([rows({"A": 0.41 + 0.01 * BALANCED, "B": 0.2 + 0.01 * BALANCED}), rows({"Chance": [0.1]})])
+    with pytest.raises(Unjudged, match=r"no room \(0\.4 do not fit between 0\.41 and the floor 0\.1\)"):
+        judge(claim(margin=0.4), frame)
+    assert judge(claim(times=0.6), frame).verdict == "holds"  # a ratio always fits
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_on_little_training_says_how_little(generator):
+    frame = rows({"A": noisy(generator, 40), "B": noisy(generator, 50)})
+    found = judge(claim(), frame, training={"A": 0.13, "B": 1.0})
+    assert verdict_text({"verdict": found.verdict, "qualifier": found.qualifier}) == (
+        "fails here (0.13 of the printed training)"
+    )
+    assert judge(claim(), frame, training={"A": 0.9, "B": 1.0}).qualifier == ""
+
+
+def test_rows_with_a_known_fault_are_not_judged(generator):
+    frame = rows({"A": noisy(generator, 60), "B": noisy(generator, 50)})
+    fault = {"rows": {"task": "intent"}, "fault": "probe", "reason": "it stopped too early"}
+    with pytest.raises(Unjudged, match=r"probe \(it stopped too early\)"):
+        judge(claim(), frame, faults=(fault,))
+
+
+def test_readings_that_disagree_leave_a_claim_open():
+    cell = {"dataset": "ECD", "metric": "MAP"}
+    levels = {
+        "DialogueCSE I2": 60 + 0.1 * BALANCED,
+        "SiameseBERT-s": np.full(8, 50.0),
+        "SiameseBERT-m": np.full(8, 50.0),
+    }
+    parts = [rows(levels, **cell)]
+    both = [rows({f"SiameseBERT-{which}, both sides": np.full(8, 70.0)}, **cell) for which in "sm"]
+    one = judge_claims("dialoguecse", pd.concat(parts)).frame.set_index("id").loc["i2-over-siamese-ecd"]
+    assert (one.verdict, one.qualifier) == (
+        "undecided",
+        "depends on the reading",
+    ) and "both sides: not run" in one.reason
+    two = judge_claims("dialoguecse", pd.concat(parts + both)).frame.set_index("id").loc["i2-over-siamese-ecd"]
+    assert two.verdict == "undecided" and "alone: holds; network on both sides: fails" in two.reason
+    agree = [part.assign(value=part.value - 25) for part in both]
+    three = judge_claims("dialoguecse", pd.concat(parts + agree)).frame.set_index("id").loc["i2-over-siamese-ecd"]
+    assert three.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("slug", "contradicted"),
+    [("dse", {"supervised-intents", "out-of-scope-13"}), ("tadse", {"growth"}), ("wmdc", set()), ("ums", set())],
+)
+def test_claims_that_a_papers_own_cells_contradict_count_as_no_fail(slug, contradicted):
+    judged = judge_claims(slug, pd.DataFrame()).frame
+    assert set(judged.id[judged.verdict == "contradicted"]) == contradicted
+    assert set(judged.id[judged.paper == "contradict it"]) == contradicted
+
+
+# --- the recorded runs ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {group.slug: group.judged.frame.set_index("id") for group in gather(recorded_runs()) if group.runs}
+
+
+def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_trainings(recorded):
+    for slug, frame in recorded.items():
+        named = {one.id: one for one in load_claims(slug)}
+        decided = frame[frame.verdict.isin(["holds", "fails"]) & frame.train_seeds.between(1, 2)]
+        assert all(named[one].one_model for one in decided.index), slug
+
+
+def test_the_recorded_items_of_ums_give_no_fails(recorded):
+    frame = recorded["ums"]
+    assert not (frame.verdict == "fails").any()
+    assert (frame.loc[["original-gain", "baselines-collapse"], "qualifier"] == "under-trained").all()
+    assert frame.loc["related-not-next", "verdict"] == "holds"
+
+
+def test_verdicts_on_the_old_probe_are_not_judged(recorded):
+    frame = recorded["wmdc"]
+    assert (frame.loc[["actions", "windows-help", "model-size", "reweighting"], "qualifier"] == "probe").all()
+
+
+def test_every_recorded_verdict_says_what_it_rests_on(recorded):
+    for frame in recorded.values():
+        judged = frame[frame.verdict.isin(["holds", "fails", "undecided"])]
+        assert judged[["train_seeds", "unit", "floor", "paper", "strength"]].notna().all(axis=None)
+        assert judged.strength.str.fullmatch("[●○]{3}").all()

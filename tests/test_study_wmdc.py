@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialnb.claims import load_claims
+from dialnb.claims.intervals import mean_interval
 from dialnb.cli import main
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
@@ -28,7 +29,6 @@ from dialnb.runs import start
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
-from dialnb.statistics import mean_interval
 from dialnb.studies import common, wmdc
 from dialnb.studies import wmdc_corpus as corpus
 from dialnb.studies import wmdc_sweeps as sweeps

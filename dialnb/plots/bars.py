@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from dialnb.claims.intervals import mean_interval
 from dialnb.plots.style import COLUMN, INK, WIDE, canvas, in_style, legend_below, looks, require
-from dialnb.statistics import mean_interval
 
 HATCHES = ("", "///", "...", "xx")
 

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from dialnb.claims.intervals import mean_interval
 from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, legend_below, looks, require
-from dialnb.statistics import mean_interval
 
 APART = 1000
 """Losses that differ by this factor stand on a logarithmic axis."""

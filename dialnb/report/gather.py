@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from dialnb.claims import Judged, judge_claims
+from dialnb.claims import Judged, judge_claims, training_shares
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, project_root
 from dialnb.runs.files import ITEMS, read_rows, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
+
+FAULTS = "faults.yaml"
+"""Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: a sentence}."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,23 @@ class Group:
 
     @cached_property
     def judged(self) -> Judged:
-        """The claims of the paper before these results; scores of single items are paired where one run kept them."""
-        kept = len(self.folders) == 1 and (self.folders[0] / ITEMS).is_file()
-        items = read_rows(self.folders[0], ITEMS) if kept else None
-        return judge_claims(self.slug, self.results, self.not_run, items)
+        """The claims of the paper before these results, over all trainings of the group."""
+        times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
+        shares = training_shares(pd.read_csv(times)) if times.is_file() else {}
+        return judge_claims(self.slug, self.results, self.not_run, self._items, shares, self.faults)
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """What is known to be wrong with rows of these runs: `faults.yaml` of their folders."""
+        files = [folder / FAULTS for folder in self.folders if (folder / FAULTS).is_file()]
+        return [fault for path in files for fault in yaml.safe_load(path.read_text(encoding="utf-8"))]
+
+    @property
+    def _items(self) -> pd.DataFrame | None:
+        """Scores of single items, where every run kept them."""
+        if not self.folders or not all(table_at(folder, ITEMS) for folder in self.folders):
+            return None
+        return pd.concat([_rows(run, folder, ITEMS) for run, folder in zip(self.runs, self.folders)], ignore_index=True)
 
     @property
     def encoders(self) -> list[str]:
@@ -106,14 +123,18 @@ def _group(runs: list[tuple[dict[str, Any], Path]]) -> Group:
 
 
 def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
-    """Tidy rows of a run, with its seed as that of the training."""
+    """Tidy rows of a run; empty where it has none."""
     path = table_at(folder)
     if path is None or path.read_bytes().strip() == b"":
         return pd.DataFrame()
-    rows = read_rows(folder)
-    if "train_seed" not in rows:
-        rows["train_seed"] = run.get("parameters", {}).get("seed", 0)
-    return rows
+    return _rows(run, folder)
+
+
+def _rows(run: dict[str, Any], folder: Path, *name: str) -> pd.DataFrame:
+    """A table of a run, with the run's seed as that of the training where it names none."""
+    rows = read_rows(folder, *name)
+    seed = run.get("parameters", {}).get("seed", 0)
+    return rows.assign(train_seed=rows["train_seed"].fillna(seed) if "train_seed" in rows else seed)
 
 
 def _size(profile: str) -> int:

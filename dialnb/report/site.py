@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from dialnb import __version__
 from dialnb.claims import MARKS, VERDICTS, interval_text
+from dialnb.claims.intervals import PLACE
 from dialnb.errors import DataError
 from dialnb.papers import compare_table, load_paper, project_root
 from dialnb.rendering import Comparison
 from dialnb.report.gather import Group, gather
 from dialnb.report.pages import notebook_body
-from dialnb.statistics import PLACE
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
 """Row labels under which a table's rows are gathered; the others stand small beside the model."""

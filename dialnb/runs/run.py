@@ -152,7 +152,8 @@ class Run:
     # --- results --------------------------------------------------------------------------------------------------
 
     def add(self, rows: pd.DataFrame, **labels: Any) -> Run:
-        """Keep tidy rows, with `labels` (model, table ...) as further columns; the run's encoder unless one is named.
+        """Keep tidy rows, with `labels` (model, table ...) as further columns; the run's encoder and the seed of its
+        trainings unless they are named.
 
         A measurement that is there already is replaced, so that a cell can be run twice.
         """
@@ -161,6 +162,7 @@ class Run:
         if "value" not in rows:
             raise DialnbError(f"results are tidy rows with a column 'value', but these have {list(rows.columns)}")
         defaults = {"encoder": self.settings["encoder"]} if "encoder" in self.settings else {}
+        defaults["train_seed"] = self.settings["seed"]
         labels = {name: v for name, v in defaults.items() if name not in rows} | labels
         joined = pd.concat([self.results, rows.assign(**labels)], ignore_index=True)
         identity = [name for name in joined if name not in MEASURED]
@@ -172,6 +174,7 @@ class Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
         import pandas as pd
 
+        labels = {"train_seed": self.settings["seed"]} | labels
         self.items = pd.concat([self.items, rows.assign(**labels)], ignore_index=True).drop_duplicates(
             [name for name in (*rows.columns, *labels) if name != "value"], keep="last", ignore_index=True
         )
@@ -211,9 +214,11 @@ class Run:
 
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
-        from dialnb.claims import judge_claims
+        from dialnb.claims import judge_claims, training_shares
 
-        self.judged = judge_claims(self.slug, self.results, self.missing, None if self.items.empty else self.items)
+        items = None if self.items.empty else self.items
+        shares = training_shares(self._tables.get("training-times"))
+        self.judged = judge_claims(self.slug, self.results, self.missing, items, shares)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dialnb.claims.intervals import Interval, mean_interval
 from dialnb.plots.ranks import groups_within
-from dialnb.statistics import Interval, mean_interval
 from dialnb.studies import matrix
 from dialnb.studies.common import rows_of
 from dialnb.studies.matrix_models import RAW, UMS

@@ -1,0 +1,152 @@
+"""What became of a claim, in words: the verdict, what it rests on, and how far to trust it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+import pandas as pd
+
+from dialnb.claims.intervals import PLACE
+from dialnb.papers import load_cells
+
+HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)
+MARKS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", CONTRADICTED: "≠", NOT_RUN: "○"}
+
+ENOUGH = 3
+"""Trainings from which a difference between trained models may be called a result."""
+HALF = 0.5
+"""Share of the printed training below which a failure says little about the paper."""
+
+OWN_KIND, PRETRAINED, FROM_SCRATCH = "the paper's own", "pretrained elsewhere", "ours, from scratch"
+MADE_HERE = re.compile(r"(^|[ (])mini\b(?!-?lm)|^(small|medium)$|from scratch", re.IGNORECASE)
+"""Names of the encoders that this project pretrains itself."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim: the estimate and its interval (of the weakest part, where it has several), and why.
+
+    `n` counts the `unit` of the interval, `train_seeds` the trainings (0 where no training is involved), `floor` is the
+    strongest one the compared models were held against, `share` how much of the printed training the least trained
+    of them had, `qualifier` what limits the verdict, in a few words.
+    """
+
+    verdict: str
+    estimate: float = nan
+    low: float = nan
+    high: float = nan
+    n: int = 0
+    unit: str = ""
+    train_seeds: int = 0
+    method: str = ""
+    needed: int | None = None
+    floor: str = ""
+    share: float | None = None
+    qualifier: str = ""
+    reason: str = ""
+    encoders: tuple[str, ...] = ()
+
+
+def verdict_text(record: Mapping[str, Any]) -> str:
+    """A verdict with what limits it.
+
+    >>> verdict_text({"verdict": "undecided", "qualifier": "one training"})
+    'undecided: one training'
+    >>> verdict_text({"verdict": "fails", "qualifier": "0.13 of the printed training"})
+    'fails here (0.13 of the printed training)'
+    """
+    verdict, qualifier = record["verdict"], record.get("qualifier") or ""
+    if verdict == CONTRADICTED:
+        return "contradicted by the paper"
+    if verdict == FAILS and qualifier:
+        return f"fails here ({qualifier})"
+    return f"{verdict}: {qualifier}" if qualifier else verdict
+
+
+def interval_text(record: Mapping[str, Any]) -> str:
+    """Estimate, interval and what they stand on, in one line; empty where nothing was measured.
+
+    >>> found = {"estimate": 1.234, "low": 0.5, "high": 2.0, "n": 10, "unit": "draws", "train_seeds": 3, "margin": 0}
+    >>> interval_text(found | {"method": "Student's t"})
+    "+1.23 [+0.50, +2.00], 3 trainings, 10 draws, Student's t"
+    """
+    numbers = [record[name] for name in ("estimate", "low", "high")]
+    if numbers[0] is None:
+        return ""
+    size = abs(numbers[0])
+    form = ",g" if record["method"] == PLACE else "+,.0f" if size >= 1000 else "+.2f" if size >= 1 else "+.3f"
+    estimate, low, high = (f"{number:{form}}".replace("-", "−") if number is not None else "" for number in numbers)
+    parts = [f"{estimate} [{low}, {high}]" if low and high and low != high else estimate]
+    if record["margin"]:
+        value = record.get("kind") == "value"
+        parts.append(f"allowed ±{record['margin']:g}" if value else f"line at {record['margin']:+g}")
+    trainings = record.get("train_seeds") or 0
+    parts += [f"{trainings} training{'s' * (trainings > 1)}"] if trainings else []
+    parts += [f"{record['n']:,} {record.get('unit') or 'units'}"] if record["n"] > 1 else []
+    return ", ".join([*parts, record["method"]])
+
+
+def encoder_kind(slug: str, names: Sequence[str]) -> str:
+    """The weakest kind among the encoders behind a verdict: the paper's own, pretrained elsewhere, or made here."""
+    used = [name for name in names if name and name != "none"]
+    own = (load_cells(slug) or {}).get("encoders", []) if slug else []
+    kinds = [FROM_SCRATCH if MADE_HERE.search(name) else OWN_KIND if name in own else PRETRAINED for name in used]
+    return next((kind for kind in (FROM_SCRATCH, PRETRAINED, OWN_KIND) if kind in kinds), "")
+
+
+def strength(record: Mapping[str, Any]) -> tuple[str, str]:
+    """How far to trust a verdict: three marks (encoder, trainings, share of the printed training), and the words.
+
+    >>> strength({"encoder_kind": "pretrained elsewhere", "train_seeds": 3, "share": 0.2, "encoders": "minilm"})[0]
+    '●●○'
+    """
+    trainings, share, kind = record.get("train_seeds") or 0, record.get("share"), record.get("encoder_kind") or ""
+    if not trainings and not kind:
+        return "●●●", "no training is involved"
+    solid = [kind != FROM_SCRATCH, not trainings or trainings >= ENOUGH, share is None or share >= HALF]
+    words = [f"encoder {record['encoders']} ({kind})"] if kind else []
+    words += [f"{trainings} training{'s' * (trainings > 1)} each"] if trainings else ["no training is involved"]
+    words += [f"{share:.2g} of the printed training"] if share is not None else []
+    return "".join("●" if one else "○" for one in solid), ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A paper's claims with their verdicts, one row each; shows itself in a notebook."""
+
+    frame: pd.DataFrame
+
+    def to_dict(self, orient: str = "records") -> list[dict[str, Any]]:
+        """Plain records, as `claims.json` holds them."""
+        return self.frame.to_dict(orient)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims have each verdict, in the order of `VERDICTS`."""
+        return {verdict: int((self.frame.verdict == verdict).sum()) for verdict in VERDICTS}
+
+    def _repr_html_(self) -> str:
+        records = self.to_dict()
+        shown = pd.DataFrame(
+            {
+                "verdict": [f"{MARKS[record['verdict']]} {verdict_text(record)}" for record in records],
+                "trust": self.frame.strength,
+                "claim": self.frame.statement,
+                "where": self.frame["where"],
+                "the paper's own cells": self.frame.paper,
+                "estimate [95 % interval]": [interval_text(record) for record in records],
+                "floor": self.frame.floor,
+                "why": self.frame.reason,
+            }
+        )
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
+        caption = f"Claims: {counts}. Trust: encoder, trainings, share of the printed training (● enough, ○ not)."
+        look = {"text-align": "left", "vertical-align": "top", "white-space": "normal"}
+        style = shown.style.format(escape="html").hide(axis="index").set_properties(**look).set_caption(caption)
+        left = [("text-align", "left")]
+        return style.set_table_styles([{"selector": part, "props": left} for part in ("th", "caption")]).to_html()
