@@ -74,7 +74,7 @@ class Case:
     """What a claim is judged on: results, scores of single items, and what is known about how they were made.
 
     `training` holds the share of the printed training by model, `faults` rows that a known fault has spoiled
-    ({rows: selectors, fault: word, reason: sentence}).
+    ({rows: selectors, fault: word, reason: sentence}, and `claims` where it spoils only these).
     """
 
     results: pd.DataFrame
@@ -124,10 +124,10 @@ class Case:
                 return evidence.above_floor(rows, floors, model, tuple(by))
         return evidence.Floor()
 
-    def check(self, rows: pd.DataFrame) -> None:
-        """Refuse rows that a known fault has spoiled."""
+    def check(self, rows: pd.DataFrame, claim: Claim) -> None:
+        """Refuse rows that a known fault has spoiled for this claim."""
         for fault in self.faults:
-            if len(select(rows, fault["rows"])):
+            if claim.id in fault.get("claims", [claim.id]) and len(select(rows, fault["rows"])):
                 raise Unjudged(fault["fault"], fault["reason"])
 
 
@@ -240,7 +240,7 @@ def _judge_pair(claim: Claim, case: Case, rows: pd.DataFrame, better: Mapping, w
     """One comparison. With several, all must hold at 95 %, and one fails the claim at 95 % over all of them."""
     sides = [(side, select(rows, side)) for side in (better, worse)]
     used = pd.concat([part for _, part in sides])
-    case.check(used)
+    case.check(used, claim)
     floors, floor = _floor(claim, case, rows, sides)
     gaps = _gaps(claim, case, rows, better, worse)
     _check_room(claim, sides, floors)
@@ -314,7 +314,7 @@ def _judge_trend(claim: Claim, case: Case, rows: pd.DataFrame) -> list[tuple[str
     over, shape, at = claim.trend["over"], claim.trend.get("shape", "rising"), claim.trend.get("at")
     sides = [claim.better, claim.worse] if claim.worse else [claim.better]
     used = pd.concat([select(rows, side) for side in sides])
-    case.check(used)
+    case.check(used, claim)
     named = [(side, select(rows, side)) for side in sides]
     _, floor = _floor(claim, case, rows, named)
     x, y = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
@@ -349,7 +349,7 @@ def _judge_trend(claim: Claim, case: Case, rows: pd.DataFrame) -> list[tuple[str
 def _judge_statistic(claim: Claim, case: Case, rows: pd.DataFrame) -> list[tuple[str, Verdict]]:
     low, high = claim.statistic["range"]
     if "between" in claim.statistic:
-        case.check(rows)
+        case.check(rows, claim)
         found = evidence.rank_agreement(rows, *claim.statistic["between"], claim.by)
         reason = "" if _inside(found, low, high) != UNDECIDED else f"{found.n} models are too few to tell"
         verdict = _worded(_inside(found, low, high), found, claim, case, rows, False, reason)

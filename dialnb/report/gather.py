@@ -21,7 +21,7 @@ SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
 
 FAULTS = "faults.yaml"
-"""Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: a sentence}."""
+"""Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: sentence, claims: ids}."""
 
 
 @dataclass(frozen=True)
