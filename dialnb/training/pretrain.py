@@ -15,7 +15,9 @@ from dialnb.errors import UnknownName
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
 from dialnb.models.encoder import Encoder
+from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
+from dialnb.training.objective import Objective
 from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
 from dialnb.training.settings import TrainingSettings
 
@@ -126,24 +128,25 @@ def pretrain(
     seed = recipe.settings.seed
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
-    torch.manual_seed(seed)
-    body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
-    if start is not None:
-        lend_weights(start.transformer, body)
-    encoder = Encoder(body, tokenizer, name=name).to(device)
+    with seeded(seed):
+        body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
+        if start is not None:
+            lend_weights(start.transformer, body)
+        encoder = Encoder(body, tokenizer, name=name).to(device)
+        objective = _pretraining_objective(encoder, recipe)
     rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache or folder)
     examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
-    if recipe.kind == "electra":
-        small = Encoder(new_transformer("electra", _shared_width(recipe), len(tokenizer)), tokenizer).to(device)
-        small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
-        objective = ReplacedTokenDetection(encoder, small)
-    else:
-        objective = MaskedLanguageModel(encoder)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
     return encoder.eval(), result
 
 
-def _shared_width(recipe: PretrainingRecipe) -> dict:
-    """The generator's shape: narrow and shallow, reading the encoder's word table through a projection."""
-    return {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
+def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe) -> Objective:
+    """Masked words; for ELECTRA with a generator, narrow and shallow, that reads the encoder's word table through a
+    projection."""
+    if recipe.kind != "electra":
+        return MaskedLanguageModel(encoder)
+    shape = {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
+    small = Encoder(new_transformer("electra", shape, len(encoder.tokenizer)), encoder.tokenizer).to(encoder.device)
+    small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
+    return ReplacedTokenDetection(encoder, small)
