@@ -38,7 +38,7 @@ def run_models(folder: Path) -> dict[str, Path]:
     """The encoders that a run's stages made, by stage ("train DSE") and by what follows its first word ("DSE")."""
     found: dict[str, Path] = {}
     for stage in open_run(folder)["stages"]:
-        kept = default_stages() / stage["key"]
+        kept = default_stages() / Path(stage["key"]).name
         if (kept / INDEX).is_file():
             encoders = stored_encoders(kept)
             for name, path in encoders.items():
