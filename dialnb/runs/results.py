@@ -70,15 +70,24 @@ def read_result(folder: Path, seal: str | None = None) -> Any:
     stored, found = read_sealed(folder / INDEX)
     if seal not in (None, found):
         raise DataError(f"{folder / INDEX} is of another result")
+    check_files(folder)
     try:
-        beside = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        beside = {name: path for name, path in beside.items() if name not in (INDEX, RECORD)}
-        if beside.keys() != stored["files"].keys():
-            raise DataError(f"{folder} has lost or gained {sorted(beside.keys() ^ stored['files'].keys())}")
-        for name, path in beside.items():
-            if sha256(path) != stored["files"][name]:
-                raise DataError(f"{path} is not what was written there")
         return _decode(stored["value"], folder)
+    except UNREADABLE as error:
+        raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
+
+
+def check_files(folder: Path, part: str = "") -> None:
+    """DataError unless the files of a stored result (those below `part` of it) are there, untouched and alone."""
+    stored, _ = read_sealed(folder / INDEX)
+    try:
+        known = {name: known for name, known in stored["files"].items() if part in ("", name.partition("/")[0])}
+        beside = {path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file()}
+        if strange := sorted((beside - {INDEX, RECORD}) ^ known.keys()):
+            raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
+        for name in known:
+            if sha256(folder / name) != known[name]:
+                raise DataError(f"{folder / name} is not what was written there")
     except UNREADABLE as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
 
