@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dialnb.seeding import seeded
+from dialnb.training.pretrain import SPECIAL, train_vocabulary
 from dialnb.training.recipes import RECIPES
 
 WORKER = Path(__file__).with_name("seeds_worker.py")
@@ -46,3 +47,13 @@ def test_a_seeded_block_draws_from_its_seed_and_leaves_no_trace():
     assert torch.equal(*draws) and torch.equal(torch.randn(2), expected)
     with seeded(4):
         assert not np.array_equal(torch.randn(4), draws[0])
+
+
+def test_a_vocabulary_has_the_usual_special_tokens_and_no_others():
+    """Its letters are numbered before it is trained, as special tokens are; afterwards they are none."""
+    pieces = train_vocabulary(["book a table", "book the tables", "订 酒店", "a ##b"], 60)
+    assert pieces.convert_ids_to_tokens(range(5)) == list(SPECIAL) and {*pieces.all_special_tokens} == {*SPECIAL}
+    assert pieces.tokenize("Book 酒店 ##b") == ["book", "酒", "店", "#", "#", "b"]
+    assert pieces("a table").input_ids[0] == 2 and pieces.decode(pieces("a table").input_ids[1:-1]) == "a table"
+    rare = train_vocabulary(["abc"] * 3 + ["xyz", "zyx"], 20).get_vocab()
+    assert {"a", "b", "c", "x", "y", "z"} <= rare.keys() and "##z" in rare
