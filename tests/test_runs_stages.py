@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,9 +18,10 @@ import pytest
 import tiny
 import torch
 
+from dialnb.data.records import RetrievalQuery
 from dialnb.errors import DataError, DialnbError
 from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
-from dialnb.runs.results import read_result, write_result
+from dialnb.runs.results import read_result, read_sealed, stored_encoders, write_result, write_sealed
 from dialnb.runs.stages import StageCache
 from dialnb.training import TrainingResult
 
@@ -201,6 +203,55 @@ def test_a_changed_file_is_noticed(tmp_path):
         read_result(tmp_path / "x")
 
 
+def test_a_file_that_came_later_is_noticed(tmp_path):
+    stored([tiny.encoder()], tmp_path / "x")
+    (tmp_path / "x" / "encoder-1" / "adapter_config.json").write_text("{}")
+    with pytest.raises(DataError, match=r"lost or gained encoder-1/adapter_config.json"):
+        read_result(tmp_path / "x")
+
+
+def test_records_and_the_facts_of_a_training_come_back(tmp_path):
+    query = RetrievalQuery(1, "text", (2, 3), (4,), "a")
+    training = TrainingResult(3, pd.DataFrame({"loss": [3.0]}), 1.0, 2.0, 4.0, 0.0)
+    queries, back = stored(([query], training), tmp_path / "x")
+    assert queries == [query] and back.last_loss == 3.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$": "dataclass", "type": "subprocess:Popen", "fields": {"$": "dict", "items": [["args", ["touch", "ran"]]]}},
+        {"$": "dataclass", "type": "dialnb.runs.files:say", "fields": {"$": "dict", "items": [["line", "ran"]]}},
+        {"$": "dataclass", "type": "NoLongerThere", "fields": {"$": "dict", "items": []}},
+        {"$": "dataclass", "type": "RetrievalQuery", "fields": {"$": "dict", "items": [["renamed", 1]]}},
+        {"$": "pickle", "file": "x"},
+        {"$": "frame", "file": "../outside.json"},
+        {"$": "array", "file": "/etc/hostname", "shape": []},
+        {"$": "tensor"},
+        {},
+        {"$": "tuple", "items": 3},
+    ],
+    ids=str,
+)
+def test_a_stored_result_decides_neither_what_is_called_nor_what_is_opened(tmp_path, monkeypatch, value, capfd):
+    """Whoever can write to a shared cache can also seal what he wrote."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outside.json").write_text('{"names": [], "columns": [], "dtypes": [], "index": null}')
+    folder = tmp_path / "x"
+    folder.mkdir()
+    write_sealed(folder / "result.json", {"value": value, "files": {}})
+    with pytest.raises(DataError, match="stored result"):
+        read_result(folder)
+    assert not (tmp_path / "ran").exists() and capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["../stages", "/etc", "a/../../b"])
+def test_the_encoders_of_a_result_lie_within_it(tmp_path, name):
+    write_sealed(tmp_path / "result.json", {"value": {"$": "encoder", "name": "DSE", "file": name}, "files": {}})
+    with pytest.raises(DataError, match="no file of its own"):
+        stored_encoders(tmp_path)
+
+
 # --- the cache --------------------------------------------------------------------------------------------------------
 
 calls: list[str] = []
@@ -254,11 +305,39 @@ def test_a_stage_that_was_stopped_finds_its_folder_again_and_the_folder_goes_whe
     assert not list(cache.root.glob("*.work"))
 
 
-def test_a_damaged_result_is_made_anew_and_says_so(cache):
+@pytest.mark.parametrize("file", ["result.json", "stage.json"])
+@pytest.mark.parametrize("damage", [("4", "5"), ("double", "duoble"), (" ", ""), ("}", "")], ids=str)
+def test_a_stage_of_which_a_letter_was_changed_is_made_anew_and_says_so(cache, file, damage):
+    """A digit of the result or of its record counts; a space that says nothing may go."""
     _, record = cache.run("double", double, {"x": 2})
-    (cache.root / record.key / "result.json").write_text("{")
+    path = cache.root / record.key / file
+    written = path.read_text()
+    path.write_text(written.replace(*damage))
+    found, again = cache.run("double", double, {"x": 2})
+    harmless = damage[0] not in written or damage[0] == " "
+    assert found == {"twice": 4} and again.cached == harmless
+    assert any("made anew" in call for call in calls) != harmless and calls.count("double") == (1 if harmless else 2)
+
+
+def test_a_stage_in_the_place_of_another_is_made_anew(cache):
+    (_, two), (_, three) = (cache.run("double", double, {"x": x}) for x in (2, 3))
+    shutil.rmtree(cache.root / two.key)
+    shutil.copytree(cache.root / three.key, cache.root / two.key)
     assert cache.run("double", double, {"x": 2})[0] == {"twice": 4}
-    assert any("damaged" in call for call in calls) and calls.count("double") == 2
+    shutil.copy(cache.root / three.key / "result.json", cache.root / two.key)
+    assert cache.run("double", double, {"x": 2})[0] == {"twice": 4} and calls.count("double") == 4
+
+
+def test_a_stage_that_names_what_is_no_longer_known_is_made_anew(cache):
+    _, record = cache.run("double", double, {"x": 2})
+    folder = cache.root / record.key
+    value = {"$": "dataclass", "type": "subprocess:Popen", "fields": {"$": "dict", "items": [["args", "false"]]}}
+    about, _ = read_sealed(folder / "stage.json")
+    write_sealed(
+        folder / "stage.json", about | {"result": write_sealed(folder / "result.json", {"value": value, "files": {}})}
+    )
+    assert cache.run("double", double, {"x": 2})[0] == {"twice": 4}
+    assert any("'subprocess:Popen', which is not known here" in call for call in calls)
 
 
 def test_fresh_ignores_what_is_older_and_what_a_stopped_run_left_but_not_its_own(cache):

@@ -26,6 +26,7 @@ from dialnb.runs import pack as packing
 from dialnb.runs import start, tools
 from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
+from dialnb.runs.files import read_json, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,7 +57,7 @@ def finished(tmp_path, monkeypatch):
         return figure
 
     draw.__module__, draw.__qualname__ = "dialnb.plots", "draw_toy"
-    monkeypatch.setattr(plots, "draw_toy", draw, raising=False)
+    monkeypatch.setitem(plots.FIGURES, "dialnb.plots:draw_toy", draw)
 
     def make(name: str, value: float = 50.0, **settings) -> Path:
         run = start("toy", "smoke", out=tmp_path / name, **settings)
@@ -174,6 +175,35 @@ def test_figures_are_drawn_again_from_their_data_in_any_format_and_style(finishe
     assert slides[0].name == "F1-slides.svg" and slides[0].read_bytes() != before
 
 
+@pytest.mark.parametrize(
+    "function", ["subprocess:call", "dialnb.runs.tools:export", "dialnb.plots:save", "no words", 3]
+)
+def test_a_stored_figure_is_drawn_by_functions_of_figures_alone_and_where_its_file_lies(finished, tmp_path, function):
+    """Whoever sends a run decides neither what is called nor where is written."""
+    folder = finished("run")
+    path = folder / "figures" / "F1.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"function": function, "name": "../../stray"}))
+    assert redraw(folder, ["pdf"]) == ([], ["F1", "F2"])
+    path.write_text(json.dumps(about | {"name": "../../stray"}))
+    written, _ = redraw(folder, ["pdf"], out=tmp_path / "again")
+    assert written == [tmp_path / "again" / "F1.pdf"] and not list(tmp_path.glob("**/stray*"))
+
+
+@pytest.mark.parametrize("change", [{"arguments": {"color": "red"}}, {"arguments": None}, {"dtypes": {"value": "x"}}])
+def test_a_stored_figure_that_cannot_be_drawn_is_a_sentence(finished, change):
+    folder = finished("run")
+    path = folder / "figures" / "F1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=r"F1\.json does not say how to draw F1 again"):
+        redraw(folder, ["pdf"])
+
+
+def test_every_figure_function_is_on_the_list():
+    drawn = {f"{draw.__module__}:{draw.__name__}" for draw in vars(plots).values() if callable(draw)}
+    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.overview:overview", "dialnb.plots.style:save"}
+
+
 def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):
     with pytest.raises(DataError, match="alternative text"):
         start("toy", "smoke", out=tmp_path / "x").figure("F", Figure(), data=rows(), caption="c", alt="")
@@ -199,6 +229,31 @@ def test_a_model_of_a_run_is_exported_as_a_sentence_transformers_folder(finished
     assert cli.main(["export", str(folder), "Toy", str(tmp_path / "model")]) == 1
     assert cli.main(["export", str(folder), "Tory", str(tmp_path / "other")]) == 2
     assert "did you mean 'Toy'" in capsys.readouterr().err
+
+
+def test_a_model_that_was_changed_in_the_cache_is_not_exported(finished, tmp_path):
+    folder = finished("run")
+    stages = tmp_path / "cache" / "stages"
+    (weights,) = stages.glob("*/encoder-*/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match=r"model\.safetensors is not what was written there"):
+        tools.export(folder, "Toy", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("change", [{"slug": "../../precious"}, {"profile": ".."}, {"profile": 3}, {"slug": "a/b"}])
+def test_a_run_whose_names_are_paths_is_refused_before_anything_is_replaced(finished, tmp_path, change):
+    from dialnb.runs.record import record
+
+    folder = finished("run")
+    write_json(folder / "run.json", read_json(folder / "run.json") | change)
+    (tmp_path / "precious").mkdir()
+    with pytest.raises(DataError, match="is not the record of a run"):
+        record(folder, tmp_path / "project")
+    (folder / "run.json").write_text("{")
+    with pytest.raises(DataError, match="is not the record of a run"):
+        tools.open_run(folder)
+    assert (tmp_path / "precious").is_dir() and not (tmp_path / "project").exists()
 
 
 def test_two_runs_are_compared_in_settings_and_results(finished):

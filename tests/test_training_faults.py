@@ -121,6 +121,21 @@ def test_death_at_any_moment_of_saving_loses_nothing(tmp_path, monkeypatch, undi
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000012"]
 
 
+def test_weights_heads_and_draws_of_a_resumed_run_are_those_of_its_checkpoint(tmp_path, undisturbed):
+    """Nothing hangs on what the second process starts with: other weights, other heads, another random state."""
+
+    def die(*_):
+        raise Death
+
+    with pytest.raises(Death):
+        worker.training(tiny.Pairs, tmp_path, on_epoch=die)
+    encoder = tiny.encoder(dropout=0.1, seed=8)
+    objective, examples = tiny.Pairs(encoder.dim), tiny.Everything(encoder, 30, redrawn=True)
+    result = train(encoder, objective, examples, worker.RUN, tmp_path, show_progress=False)
+    assert result.resumed_at == 4
+    assert_same_run((encoder, objective, result), undisturbed)
+
+
 def test_a_finished_run_is_not_run_again(tmp_path, undisturbed):
     worker.training(tiny.Pairs, tmp_path)
     epochs = []

@@ -19,9 +19,8 @@ from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data import records as record_types
 from dialnb.data.readers import Reader, Skipped
-from dialnb.data.records import Dialogue, Record
+from dialnb.data.records import RECORDS, Dialogue, Record
 from dialnb.errors import DataError, UnknownName
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ EVERY_DIALOGUE = "dialogues"
 def encode(value: Any) -> Any:
     """A record as plain lists: fields in order, those at the end that have their default value left out.
 
-    >>> encode(record_types.Utterance("user", "hello"))
+    >>> from dialnb.data.records import Utterance
+    >>> encode(Utterance("user", "hello"))
     ['user', 'hello']
     """
     if isinstance(value, tuple):
@@ -122,7 +122,7 @@ def read_bundled(name: str, variant: str = "") -> Iterator[Record]:
     before = 0
     for key, part in entry["variants"].items():
         if key == variant:
-            decode = decoder(getattr(record_types, part["record"]))
+            decode = decoder(RECORDS[part["record"]])
             for line in islice(data.split(b"\n"), before, before + part["rows"]):
                 yield decode(json.loads(line))
         before += part["rows"]

@@ -27,7 +27,7 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from dialnb.data import records as record_types
+from dialnb.data.records import RECORDS
 from dialnb.errors import DataError
 
 FORMAT = 1
@@ -191,7 +191,7 @@ class Table:
     def __init__(self, arrays: Arrays, metadata: dict[str, str]) -> None:
         self.metadata = metadata
         self.kind = metadata["record"]
-        self.columns = Structs(getattr(record_types, self.kind)).open(arrays, "")
+        self.columns = Structs(RECORDS[self.kind]).open(arrays, "")
 
     def __len__(self) -> int:
         return int(self.metadata["rows"])

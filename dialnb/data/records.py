@@ -7,6 +7,7 @@ immutable, hold plain Python values and carry the ``split`` they were published 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +125,6 @@ Record = (
     | QuestionAnswer
     | MatchingGroup
 )
+
+RECORDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Record)}
+"""The closed list of what a file may say that it holds."""

@@ -8,8 +8,7 @@ scored on the test set. The encoder that comes in is never changed: each run tra
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dialnb.errors import DataError, TrainingError
+from dialnb.seeding import seeded
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def finetune(
     best, best_step, fruitless, step = 0.0, 0, 0, 0
     best_state = _copy_state(model)
     validations: list[tuple[int, float]] = []
-    with _seeded(model, seed):
+    with seeded(seed):
         model.train()
         for _ in range(recipe.epochs):
             order = generator.permutation(n)
@@ -141,7 +141,7 @@ def fit_classifier(
     (ids, targets), (validation_ids, validation_targets) = train, validation
     several = targets.ndim == 2
     classes = targets.shape[1] if several else 1 + int(max(targets.max(), validation_targets.max(initial=0)))
-    with _seeded(encoder, seed):
+    with seeded(seed):
         model = Classifier(encoder, classes, recipe.dropout)
     wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
     loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
@@ -174,12 +174,3 @@ def in_batches(function: Callable[[list], Tensor], ids: Sequence[Sequence[int]],
 
 def _copy_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-@contextlib.contextmanager
-def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
-    """Torch's generators seeded inside the block and put back as they were after it."""
-    device = next(model.parameters()).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -26,6 +26,7 @@ from dialnb.models import packed as packed_path
 from dialnb.models.tokens import Packed, Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
+from dialnb.seeding import seeded
 
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 POOLINGS = ("mean", "cls", "pooler", "max")
@@ -252,7 +253,7 @@ def load_encoder(
     where = str(folder) if local else name
     safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
     try:
-        with _quiet_transformers():
+        with _quiet_transformers(), seeded(0):  # for weights that the files lack, such as BERT's pooler
             config = transformers.AutoConfig.from_pretrained(where, **safe)
             t5 = config.model_type in ("t5", "mt5")  # whose module takes long to import
             kind = transformers.T5EncoderModel if t5 else transformers.AutoModel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,8 @@ STYLES: dict[str, dict[str, Any]] = {
 def save_figure(
     folder: Path, name: str, figure: Callable | Figure, data: pd.DataFrame, caption: str, alt: str, arguments: dict
 ) -> Figure:
-    """Write PNG, SVG, the data (CSV) and a JSON file with caption, alternative text and how to draw it again."""
+    """Write PNG, SVG, the data (CSV) and a JSON file with caption, alternative text and how to draw it again: by a
+    function of `plots.FIGURES`, else not at all."""
     import matplotlib
 
     from dialnb import plots
@@ -72,14 +72,18 @@ def redraw(
         raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")
     written, fixed = [], []
     for path in found:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        module, _, name = (about["function"] or "").partition(":")
-        if not module.startswith("dialnb."):
-            fixed.append(about["name"])
-            continue
-        data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            draw = plots.FIGURES.get(about["function"])
+            if draw is None:
+                fixed.append(path.stem)
+                continue
+            data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
+            with matplotlib.rc_context(plots.STYLE | STYLES[style]):
+                drawn = draw(data, **about["arguments"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise DataError(f"{path} does not say how to draw {path.stem} again ({error}); run it anew") from error
+        target = (out or run / "figures") / (path.stem if style == "paper" else f"{path.stem}-{style}")
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
-            drawn = getattr(import_module(module), name)(data, **about["arguments"])
-            target = (out or run / "figures") / (about["name"] if style == "paper" else f"{about['name']}-{style}")
             written += plots.save(drawn, target, formats)
     return written, fixed

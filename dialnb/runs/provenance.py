@@ -105,7 +105,8 @@ def determinism() -> str:
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         return "seeded; GPU reductions may differ in the last bits"
-    return "seeded; bit-identical on the same processor and packages"
+    threads = torch.get_num_threads() if torch else os.cpu_count()
+    return f"seeded; bit-identical on the same processor with the same packages, threads ({threads}) and workers"
 
 
 def data_facts(name: str, variant: str | None = None) -> dict[str, Any]:

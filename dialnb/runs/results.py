@@ -1,57 +1,116 @@
 """Results of stages on disk, by type and without pickle: what is read back equals what was written, bit for bit.
 
-`result.json` holds the structure (dicts, lists, tuples, dataclasses of this package, plain values); data frames,
-arrays, tensors and encoders lie beside it in files of their own, each with its sha256.
+`result.json` holds the structure (dicts, lists, tuples, plain values, dataclasses of a closed list); data frames,
+arrays, tensors and encoders lie beside it in files of their own, each with its sha256. A stored result decides neither
+what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
 from dialnb.errors import DataError, DialnbError
 from dialnb.runs.files import sha256
 
-INDEX = "result.json"
+INDEX, RECORD = "result.json", "stage.json"
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
+"""What Python makes of a file that is not what was written."""
 
 
-def write_result(value: Any, folder: Path) -> None:
-    """Store `value` in the (empty) folder."""
+def storable() -> dict[str, type]:
+    """The dataclasses that a result may hold, by the name they are stored under."""
+    from dialnb.data.records import RECORDS, Slot, Utterance
+    from dialnb.training.loop import TrainingResult
+
+    return RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> str:
+    """Write JSON with the hash of its content, which is returned."""
+    text = json.dumps(content, ensure_ascii=False, default=str)
+    seal = _hash(json.loads(text))
+    path.write_text(f'{{"sha256": "{seal}", "content": {text}}}', encoding="utf-8")
+    return seal
+
+
+def read_sealed(path: Path) -> tuple[dict[str, Any], str]:
+    """The content that `write_sealed` wrote and its hash; DataError if a letter of it was changed."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        content, seal = stored["content"], stored["sha256"]
+        if _hash(content) == seal:
+            return content, seal
+    except UNREADABLE as error:
+        raise DataError(f"{path} cannot be read ({error})") from error
+    raise DataError(f"{path} is not what was written there")
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_result(value: Any, folder: Path) -> str:
+    """Store `value` in the (empty) folder; returns the hash of everything."""
     body = _Writer(folder).encode(value, "result")
     hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    text = json.dumps({"value": body, "files": hashes}, ensure_ascii=False)
-    (folder / INDEX).write_text(text, encoding="utf-8")
+    return write_sealed(folder / INDEX, {"value": body, "files": hashes})
 
 
-def read_result(folder: Path) -> Any:
-    """The stored value; DataError if a file is missing or is not what was written."""
+def read_result(folder: Path, seal: str | None = None) -> Any:
+    """The stored value; DataError if anything is missing, added, unknown or not what was written (under `seal`)."""
+    stored, found = read_sealed(folder / INDEX)
+    if seal not in (None, found):
+        raise DataError(f"{folder / INDEX} is of another result")
+    check_files(folder)
     try:
-        stored = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        for name, expected in stored["files"].items():
-            if sha256(folder / name) != expected:
-                raise DataError(f"{folder / name} is not what was written there")
-    except (OSError, ValueError, KeyError) as error:
+        return _decode(stored["value"], folder)
+    except UNREADABLE as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
-    return _decode(stored["value"], folder)
+
+
+def check_files(folder: Path, part: str = "") -> None:
+    """DataError unless the files of a stored result (those below `part` of it) are there, untouched and alone."""
+    stored, _ = read_sealed(folder / INDEX)
+    try:
+        known = {name: known for name, known in stored["files"].items() if part in ("", name.partition("/")[0])}
+        beside = {path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file()}
+        if strange := sorted((beside - {INDEX, RECORD}) ^ known.keys()):
+            raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
+        for name in known:
+            if sha256(folder / name) != known[name]:
+                raise DataError(f"{folder / name} is not what was written there")
+    except UNREADABLE as error:
+        raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
 
 
 def stored_encoders(folder: Path) -> dict[str, Path]:
     """The encoders within a stored result, by name; nothing is loaded."""
     found = {}
-    todo = [json.loads((folder / INDEX).read_text(encoding="utf-8"))["value"]]
+    todo = [read_sealed(folder / INDEX)[0]["value"]]
     while todo:
         body = todo.pop()
         if isinstance(body, dict) and body.get("$") == "encoder":
-            found[body["name"]] = folder / body["file"]
+            found[body["name"]] = _beside(folder, body)
         elif isinstance(body, dict | list):
             todo += body.values() if isinstance(body, dict) else body
     return found
+
+
+def _beside(folder: Path, body: dict[str, Any]) -> Path:
+    """The file that a part of a result names, which lies directly in its folder."""
+    name = body["file"]
+    if Path(name).name != name:
+        raise DataError(f"the stored result in {folder} names {name!r}, which is no file of its own")
+    return folder / name
 
 
 class _Writer:
@@ -62,13 +121,15 @@ class _Writer:
 
     def encode(self, value: Any, where: str) -> Any:
         import pandas as pd
+        import safetensors.numpy
+        import safetensors.torch
         import torch
 
         from dialnb.models.encoder import Encoder
 
         if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-            return {"$": "array", "file": self._tensors({"array": np.ascontiguousarray(value)}, "numpy"),
-                    "shape": list(value.shape)}  # fmt: skip
+            file = self._tensors(safetensors.numpy, {"array": np.ascontiguousarray(value)})
+            return {"$": "array", "file": file, "shape": list(value.shape)}
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
@@ -81,20 +142,20 @@ class _Writer:
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"$": "dict", "items": pairs}
         if isinstance(value, torch.Tensor):
-            return {"$": "tensor", "file": self._tensors({"tensor": value.detach().cpu().contiguous()}, "torch")}
+            file = self._tensors(safetensors.torch, {"tensor": value.detach().cpu().contiguous()})
+            return {"$": "tensor", "file": file}
         if isinstance(value, pd.DataFrame):
             return self._frame(value, where)
         if isinstance(value, Encoder):
             self.count += 1
             folder = value.save(self.folder / f"encoder-{self.count}")
             return {"$": "encoder", "file": folder.name, "name": value.name}
-        if dataclasses.is_dataclass(value) and type(value).__module__.startswith("dialnb."):
+        if storable().get(kind := type(value).__name__) is type(value):
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-            kind = f"{type(value).__module__}:{type(value).__qualname__}"
             return {"$": "dataclass", "type": kind, "fields": self.encode(fields, where)}
         raise DialnbError(
             f"{where} of a stage is a {type(value).__name__}, which cannot be stored: return plain values, "
-            "data frames, arrays, tensors, encoders, dataclasses of dialnb, or dicts, lists and tuples of those"
+            f"data frames, arrays, tensors, encoders, {', '.join(storable())}, or dicts, lists and tuples of those"
         )
 
     def _frame(self, frame: Any, where: str) -> dict[str, Any]:
@@ -107,10 +168,10 @@ class _Writer:
         (self.folder / name).write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
         return {"$": "frame", "file": name}
 
-    def _tensors(self, content: dict[str, Any], library: str) -> str:
+    def _tensors(self, library: ModuleType, content: dict[str, Any]) -> str:
         self.count += 1
         name = f"tensor-{self.count}.safetensors"
-        import_module(f"safetensors.{library}").save_file(content, self.folder / name)
+        library.save_file(content, self.folder / name)
         return name
 
 
@@ -126,20 +187,25 @@ def _decode(body: Any, folder: Path) -> Any:
         return tuple(_decode(body["items"], folder))
     if kind == "dict":
         return {_decode(k, folder): _decode(v, folder) for k, v in body["items"]}
-    if kind in ("array", "tensor"):
-        library = import_module("safetensors.numpy" if kind == "array" else "safetensors.torch")
-        loaded = library.load_file(folder / body["file"])
-        return loaded[kind].reshape(body["shape"])[()] if kind == "array" else loaded[kind]
+    if kind == "array":
+        from safetensors.numpy import load_file
+
+        return load_file(_beside(folder, body))["array"].reshape(body["shape"])[()]
+    if kind == "tensor":
+        from safetensors.torch import load_file
+
+        return load_file(_beside(folder, body))["tensor"]
     if kind == "frame":
-        return _read_frame(folder / body["file"], folder)
+        return _read_frame(_beside(folder, body), folder)
     if kind == "encoder":
         from dialnb.models.encoder import load_encoder
 
-        encoder = load_encoder(folder / body["file"])
+        encoder = load_encoder(_beside(folder, body))
         encoder.name = body["name"]
         return encoder
-    module, _, name = body["type"].partition(":")
-    return getattr(import_module(module), name)(**_decode(body["fields"], folder))
+    if kind != "dataclass" or body["type"] not in storable():
+        raise DataError(f"the stored result in {folder} holds a {body.get('type', kind)!r}, which is not known here")
+    return storable()[body["type"]](**_decode(body["fields"], folder))
 
 
 def _read_frame(path: Path, folder: Path) -> Any:

@@ -11,7 +11,6 @@ and a run that was killed half-way all see the same bytes.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import shutil
 import sys
@@ -25,9 +24,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from dialnb.errors import DataError
+from dialnb.errors import DataError, DialnbError
 from dialnb.runs.fingerprints import code_version, fingerprint
-from dialnb.runs.results import read_result, write_result
+from dialnb.runs.results import RECORD, UNREADABLE, read_result, read_sealed, write_result, write_sealed
 
 
 @dataclass
@@ -70,7 +69,7 @@ class StageCache:
 
     def holds(self, function: Callable, inputs: dict[str, Any]) -> bool:
         """Whether there is a result that counts already; whether it is sound is seen when it is read."""
-        return not self.fresh_since and (self.root / stage_key(function, inputs) / "stage.json").is_file()
+        return not self.fresh_since and (self.root / stage_key(function, inputs) / RECORD).is_file()
 
     def _locked(self, name: str, key: str) -> FileLock:
         lock = FileLock(self.root / f"{key}.lock")
@@ -82,15 +81,18 @@ class StageCache:
         return _Held(lock)
 
     def _read(self, name: str, folder: Path) -> tuple[Any, dict[str, Any]] | None:
-        if not (folder / "stage.json").is_file():
+        if not (folder / RECORD).is_file():
             return None
         try:
-            record = json.loads((folder / "stage.json").read_text(encoding="utf-8"))
+            record, _ = read_sealed(folder / RECORD)
+            if record["key"] != folder.name:
+                raise DataError(f"{folder} holds the stage {record['key']}")
             if datetime.fromisoformat(record["made"]).timestamp() < self.fresh_since:
                 return None
-            return read_result(folder), {k: record[k] for k in ("key", "function", "seconds", "made", "facts")}
-        except (DataError, ValueError, KeyError) as error:
-            self.say(f"stage {name}: its stored result is damaged and is made anew ({error})")
+            kept = {k: record[k] for k in ("key", "function", "seconds", "made", "facts")}
+            return read_result(folder, record["result"]), kept
+        except (DialnbError, *UNREADABLE) as error:
+            self.say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
             return None
 
     def _make(self, name: str, key: str, function: Callable, inputs: dict[str, Any]) -> None:
@@ -108,7 +110,7 @@ class StageCache:
         value = function(**given)
         seconds = time.perf_counter() - began
         draft.mkdir()
-        write_result(value, draft)
+        seal = write_result(value, draft)
         facts = self.facts | training_facts(value) | peak_memory()
         record = {
             "name": name,
@@ -117,8 +119,9 @@ class StageCache:
             "seconds": round(seconds, 3),
             "made": datetime.now(UTC).isoformat(timespec="microseconds"),
             "facts": facts,
+            "result": seal,
         }
-        (draft / "stage.json").write_text(json.dumps(record, indent=1, default=str), encoding="utf-8")
+        write_sealed(draft / RECORD, record)
         shutil.rmtree(final, ignore_errors=True)
         draft.replace(final)
         shutil.rmtree(work, ignore_errors=True)

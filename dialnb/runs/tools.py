@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from packaging.requirements import Requirement
 from dialnb.errors import DataError, UnknownName
 from dialnb.runs.files import read_json, read_rows, table_at
 from dialnb.runs.provenance import hardware
-from dialnb.runs.results import INDEX, stored_encoders
+from dialnb.runs.results import INDEX, check_files, stored_encoders
 from dialnb.runs.run import MEASURED
 from dialnb.runs.stages import default_stages
 
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
 
 
 def open_run(folder: Path) -> dict[str, Any]:
-    """The record of a run folder, or an error that says what the folder is not."""
-    record = read_json(folder / "run.json")
-    if record is None:
-        raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
+    """The record of a run folder, or an error that says what the folder is not.
+
+    Its paper and profile are plain names: folders are found, written and replaced by them.
+    """
+    try:
+        record = read_json(folder / "run.json")
+        if record is None:
+            raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
+        strange = [name for name in (record["slug"], record["profile"]) if not re.fullmatch(r"\w[\w.-]*", name)]
+    except (ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{folder / 'run.json'} is not the record of a run ({error}); run it anew") from error
+    if strange:
+        raise DataError(f"{folder / 'run.json'} is not the record of a run: no paper or profile is called {strange}")
     return record
 
 
@@ -38,7 +48,7 @@ def run_models(folder: Path) -> dict[str, Path]:
     """The encoders that a run's stages made, by stage ("train DSE") and by what follows its first word ("DSE")."""
     found: dict[str, Path] = {}
     for stage in open_run(folder)["stages"]:
-        kept = default_stages() / stage["key"]
+        kept = default_stages() / Path(stage["key"]).name
         if (kept / INDEX).is_file():
             encoders = stored_encoders(kept)
             for name, path in encoders.items():
@@ -56,6 +66,7 @@ def export(folder: Path, model: str, destination: Path) -> Path:
         raise UnknownName(f"model of {folder.name}", model, models)
     if destination.exists() and any(destination.iterdir()):
         raise DataError(f"{destination} exists and is not empty; choose another place or remove it")
+    check_files(models[model].parent, models[model].name)
     shutil.copytree(models[model], destination, dirs_exist_ok=True)
     return destination
 

@@ -34,6 +34,7 @@ from dialnb.examples.matching import (
 from dialnb.examples.pairs import tokenise_once
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.seeding import seeded
 from dialnb.studies.training import agreement, thin
 from dialnb.training import TrainingSettings
 from dialnb.training.loop import train
@@ -104,8 +105,9 @@ def adapt(
     texts = thin(list(dict.fromkeys(text for c in spoken(corpora) for text in c.utterances)), limit)
     tokens = tokenise_once(encoder, texts, max_length, default_store().tokens)
     examples = MaskedExamples.from_tokens(encoder, tokens, 0.15)
-    torch.manual_seed(settings.seed)
-    objective, layers = MaskedLanguageModel(encoder), encoder.transformer.config.num_hidden_layers
+    with seeded(settings.seed):
+        objective = MaskedLanguageModel(encoder)
+    layers = encoder.transformer.config.num_hidden_layers
     alone = replace(settings, freeze=layers, learning_rate=1e-3, epochs=head_steps, max_steps=head_steps)
     train(encoder, objective, examples, alone, folder / "head", name="word head")
     result = train(encoder, objective, examples, settings, folder / "all", name="adapt")
@@ -131,8 +133,8 @@ def train_matching(
         encoder, groups, matching.negatives, turns, matching.sides, flat=matching.model == "SiameseBERT-m",
         max_length=matching.max_length, cache=default_store().tokens,
     )  # fmt: skip
-    torch.manual_seed(settings.seed)
-    objective = MODELS[matching.model](encoder.dim, matching.temperature)
+    with seeded(settings.seed):
+        objective = MODELS[matching.model](encoder.dim, matching.temperature)
     keep = (lambda epoch, current: current.save(folder / "epochs" / str(epoch))) if len(dev) else None
     result = train(encoder, objective, examples, settings, folder, on_epoch=keep, name=matching.model)
     kept = [load_encoder(path, device=encoder.device) for path in sorted((folder / "epochs").glob("*"))]

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 
 from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance, SelectionGroup
@@ -217,6 +216,5 @@ def train_on_replies(
     selector = Selector(encoder, max_length, seed=settings.seed)
     groups = reply_lists([c.utterances for c in conversations(corpora, limit)])
     examples = manipulation_examples(selector.encoder, groups, max_length, folder, tasks=TASKS, protocol="paper")
-    torch.manual_seed(settings.seed)
     result = train(selector.encoder, ManipulationObjective(selector.heads, TASKS), examples, settings, folder, name=UMS)
     return kept(selector, UMS, result) | {"max_length": max_length}

@@ -26,6 +26,7 @@ from dialnb.examples.posttraining import next_sentence_examples, replaced_token_
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.models.tokens import Tokens
+from dialnb.seeding import seeded
 from dialnb.studies.training import thin
 from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives_dialogue import (
@@ -81,10 +82,10 @@ def post_train(
     """The "+" of a model: language modelling goes on over the contexts of the corpus it will be trained on."""
     groups, selector = groups_of(parts, "train", limit), Selector(encoder, max_length, seed=settings.seed)
     own, cache = selector.encoder, default_store().tokens
-    if kind == "ELECTRA":
-        examples, objective = replaced_token_examples(own, groups, max_length, cache), replaced_token_detection(own)
-    else:
-        examples, objective = next_sentence_examples(own, groups, max_length, cache), NextSentencePrediction(own)
+    replaced = kind == "ELECTRA"
+    examples = (replaced_token_examples if replaced else next_sentence_examples)(own, groups, max_length, cache)
+    with seeded(settings.seed):
+        objective = replaced_token_detection(own) if replaced else NextSentencePrediction(own)
     result = train(own, objective, examples, settings, folder, name=f"{kind}+")
     own.name = f"{kind}+"
     return {"encoder": own.eval(), "curve": result.curve, "training": result}

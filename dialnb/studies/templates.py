@@ -24,6 +24,7 @@ from dialnb.examples.recogniser import rules, spacy_entities, with_entities
 from dialnb.examples.templates import Augmentation, augment, entity_book, make_template, mistaken_slots
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
+from dialnb.seeding import seeded
 from dialnb.studies.training import thin
 from dialnb.training import TrainingSettings, train
 from dialnb.training.objective import Objective
@@ -113,8 +114,8 @@ def _fit(
 ):  # fmt: skip
     made = get_recipe(recipe)
     examples = made.examples(encoder, [source.augmentation() for source in sources], default_store().tokens)
-    torch.manual_seed(settings.seed)  # for the layers that start at random
-    objective = made.objective(encoder, **options)
+    with seeded(settings.seed):
+        objective = made.objective(encoder, **options)
     return train(encoder, objective, examples, settings, folder, on_epoch, name=recipe), objective
 
 

@@ -27,6 +27,7 @@ from torch import nn
 
 from dialnb.errors import TrainingError
 from dialnb.progress import Bar
+from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
 from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
 from dialnb.training.objective import Batch, Examples, Objective
@@ -71,9 +72,10 @@ def train(
     With ``folder`` the run checkpoints itself there and a second call with the same settings goes on where the first
     one stopped. ``on_epoch(epoch, encoder)`` is called after every whole epoch (or every ``evaluate_every`` steps, with
     their number), for curves over training, and again when a run goes on from such a place. The encoder comes back in
-    its own mode and precision, nothing frozen.
+    its own mode and precision, nothing frozen, and torch's random generators as they were.
     """
-    return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
+    with seeded(settings.seed):
+        return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
 
 
 class _Run:

@@ -4,6 +4,7 @@ detection (ELECTRA). The same few lines make the bundled ``mini``, the larger ``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,9 @@ from dialnb.errors import UnknownName
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
 from dialnb.models.encoder import Encoder
+from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
+from dialnb.training.objective import Objective
 from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
 from dialnb.training.settings import TrainingSettings
 
@@ -63,22 +66,51 @@ class PretrainingRecipe:
 
 def train_vocabulary(texts: Iterable[str], size: int):
     """An uncased word-piece tokenizer of its own; Chinese characters are pieces of their own."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import BertTokenizerFast
 
-    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=list(SPECIAL), limit_alphabet=size // 2, show_progress=False
+    texts, draft = list(texts), Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    draft.normalizer, draft.pre_tokenizer = (
+        normalizers.BertNormalizer(lowercase=True),
+        pre_tokenizers.BertPreTokenizer(),
     )
-    backend.train_from_iterator(texts, trainer)
+    draft.train_from_iterator(texts, _trainer(_letters(texts, draft), size))
+    backend = Tokenizer(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = draft.normalizer, draft.pre_tokenizer
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens(list(SPECIAL))
     ids = {token: backend.token_to_id(token) for token in ("[CLS]", "[SEP]")}
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=list(ids.items())
     )
     return BertTokenizerFast(tokenizer_object=backend, do_lower_case=True, model_max_length=512)
+
+
+def _letters(texts: Iterable[str], backend) -> tuple[Counter[str], set[str]]:
+    """How often each letter occurs, and those that occur within a word."""
+    letters, words = Counter(), Counter()
+    for text in texts:
+        words.update(w for w, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text)))
+    for word, count in words.items():
+        letters.update({letter: count * n for letter, n in Counter(word).items()})
+    return letters, {letter for word in words for letter in word[1:]}
+
+
+def _trainer(letters: tuple[Counter[str], set[str]], size: int):
+    """A trainer that gives the same pieces in every process.
+
+    The library's own choice among equally rare letters, its numbers of pieces within words and hence its choice among
+    equally frequent pairs change from process to process; here letters are chosen, and all of them numbered, before.
+    """
+    from tokenizers import trainers
+
+    (counts, inner), most = letters, size // 2
+    kept = sorted(counts, key=lambda letter: (-counts[letter], letter))[:most]
+    pieces = [f"##{letter}" for letter in sorted(inner.intersection(kept))]
+    first = [*SPECIAL, *pieces]
+    return trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=first, initial_alphabet=kept, limit_alphabet=most, show_progress=False
+    )
 
 
 def new_transformer(kind: str, shape: dict, vocabulary: int):
@@ -126,24 +158,25 @@ def pretrain(
     seed = recipe.settings.seed
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
-    torch.manual_seed(seed)
-    body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
-    if start is not None:
-        lend_weights(start.transformer, body)
-    encoder = Encoder(body, tokenizer, name=name).to(device)
+    with seeded(seed):
+        body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
+        if start is not None:
+            lend_weights(start.transformer, body)
+        encoder = Encoder(body, tokenizer, name=name).to(device)
+        objective = _pretraining_objective(encoder, recipe)
     rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache or folder)
     examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
-    if recipe.kind == "electra":
-        small = Encoder(new_transformer("electra", _shared_width(recipe), len(tokenizer)), tokenizer).to(device)
-        small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
-        objective = ReplacedTokenDetection(encoder, small)
-    else:
-        objective = MaskedLanguageModel(encoder)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
     return encoder.eval(), result
 
 
-def _shared_width(recipe: PretrainingRecipe) -> dict:
-    """The generator's shape: narrow and shallow, reading the encoder's word table through a projection."""
-    return {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
+def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe) -> Objective:
+    """Masked words; for ELECTRA with a generator, narrow and shallow, that reads the encoder's word table through a
+    projection."""
+    if recipe.kind != "electra":
+        return MaskedLanguageModel(encoder)
+    shape = {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
+    small = Encoder(new_transformer("electra", shape, len(encoder.tokenizer)), encoder.tokenizer).to(encoder.device)
+    small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
+    return ReplacedTokenDetection(encoder, small)

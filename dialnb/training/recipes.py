@@ -24,6 +24,7 @@ from dialnb.examples.pairs import (
 )
 from dialnb.examples.templates import Augmentation, augmented_dropout_examples, template_examples
 from dialnb.examples.windows import WINDOWS, window_examples
+from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Examples, Objective, Sum
 from dialnb.training.objectives import MaskedLanguageModel, PairObjective, TemplateObjective
@@ -189,6 +190,8 @@ def train_recipe(
     ``options`` go to the objective (``{"temperature": 0.1}``, ``{"form": "plain"}``), ``training`` to the loop.
     """
     recipe = get_recipe(name)
+    settings = settings or recipe.settings
     examples = recipe.examples(encoder, recipe.reads(data), cache)
-    objective = recipe.objective(encoder, **(options or {}))
-    return train(encoder, objective, examples, settings or recipe.settings, folder, name=name, **training)
+    with seeded(settings.seed):
+        objective = recipe.objective(encoder, **(options or {}))
+    return train(encoder, objective, examples, settings, folder, name=name, **training)
