@@ -34,6 +34,7 @@ from dialnb import evidence
 from dialnb.errors import DataError, UnknownName
 from dialnb.evidence import BY, Lacking
 from dialnb.papers import compare_table, load_paper, plain, project_root, select
+from dialnb.rendering import escaped
 from dialnb.statistics import PLACE, Interval, choice_interval, mean_interval, units_to_decide
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
@@ -155,7 +156,7 @@ class Judged:
         )
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
         look = {"text-align": "left", "vertical-align": "top", "white-space": "normal"}
-        style = shown.style.hide(axis="index").set_properties(**look).set_caption(f"Claims: {counts}")
+        style = escaped(shown, f"Claims: {counts}").hide(axis="index").set_properties(**look)
         left = [("text-align", "left")]
         return style.set_table_styles([{"selector": part, "props": left} for part in ("th", "caption")]).to_html()
 
