@@ -7,7 +7,8 @@ installed with it and needs no network; the menus work without a kernel), and a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
+from functools import partial
+from html import escape as escape_all
 from textwrap import wrap
 from typing import Any
 
@@ -17,6 +18,7 @@ from dialnb import plots
 from dialnb.explore.panel import png
 from dialnb.plots.style import INK, LINE, STYLE, looks, require
 
+escape = partial(escape_all, quote=False)  # plotly shows &quot; as it is written
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
 """The label of one's own sentences, which stand out."""
