@@ -147,7 +147,7 @@ def hostile_run(folder: Path) -> Path:
     """A run whose every text runs script where it is taken for HTML, and whose names lead out of the report."""
     rows = intent_rows({"BERT": 35.0, "DSE": 50.0}, seeds=2, encoder=SCRIPT).assign(substitute=SCRIPT)
     strange = rows[rows.dataset == "SNIPS"].assign(dataset=SCRIPT)
-    rows = pd.concat([rows, rows.assign(model=SCRIPT), strange], ignore_index=True)
+    rows = pd.concat([rows, rows[rows.model == "DSE"].assign(model=SCRIPT), strange], ignore_index=True)
     run = write_run(
         folder,
         "dse",
