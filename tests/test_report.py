@@ -232,7 +232,7 @@ def test_a_damaged_run_is_one_card_that_says_so(foreign, name, said):
 def test_a_cut_notebook_and_empty_figures_are_told_beside_what_is_sound(foreign):
     page = Page(foreign / "ums-gpu.html")
     assert "Seed 1: notebook.ipynb is damaged and has no page here" in page.words
-    assert "F1 is damaged and cannot be shown" in page.words
+    assert "F1 is damaged and cannot be shown: F1.json cannot be read as JSON" in page.words
     assert "F2 is damaged and cannot be shown: F2.png is empty, cut, or no PNG" in page.words
     assert "ums-gpu/figures/F3.png" in page.loads and "UMS_BERT" in page.words and "0.845" in page.words
 

@@ -154,14 +154,23 @@ def read_run(folder: Path) -> dict[str, Any]:
         if read and not path.resolve().is_relative_to(folder.resolve()):
             raise Damaged(folder, f"{path.relative_to(folder)} is a link that leads out of the folder of the run")
     try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise Damaged(folder, f"run.json cannot be read as JSON: {error}") from error
-    if wrong := list(misfits(run, RECORD)):
-        raise Damaged(folder, f"run.json lacks, or has in another form than dialnb writes: {', '.join(wrong)}")
+        run = read_record(folder / "run.json", RECORD)
+    except DataError as error:
+        raise Damaged(folder, str(error)) from error
     if run["slug"] not in STUDIES:
         raise Damaged(folder, f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
     return run
+
+
+def read_record(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+    """What a JSON file holds, if it has the shape."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
+    if wrong := list(misfits(record, shape)):
+        raise DataError(f"{path.name} lacks, or has in another form than dialnb writes: {', '.join(wrong)}")
+    return record
 
 
 def misfits(value: Any, shape: Any, place: str = "") -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 import shlex
 import shutil
@@ -24,7 +23,7 @@ from dialnb.claims import MARKS, VERDICTS, interval_text
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, compare_table, load_paper, project_root
 from dialnb.rendering import Comparison
-from dialnb.report.gather import Damaged, Group, gather, misfits, without_runs
+from dialnb.report.gather import Damaged, Group, gather, read_record, without_runs
 from dialnb.report.pages import check_picture, notebook_body, sanitised
 from dialnb.runs.figures import FORMATS, redraw
 from dialnb.statistics import PLACE
@@ -175,9 +174,9 @@ def _figure(path: Path, target: Path, lacking: list[str]) -> dict[str, Any]:
     name, kinds = path.stem, ("svg", "pdf", "png", "csv", "csv.xz")
     view = {"name": name, "stem": quote(f"{target.parent.name}/figures/{name}"), "formats": [], "damage": ""}
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        if wrong := list(misfits(about, FIGURE)) + (["name"] if about["name"] != name else []):
-            raise DataError(f"{path.name} lacks, or has in another form than dialnb writes: {', '.join(wrong)}")
+        about = read_record(path, FIGURE)
+        if about["name"] != name:
+            raise DataError(f"{path.name} is of another figure, {about['name']}")
         for kept in (path.with_name(f"{name}.{kind}") for kind in kinds):
             if kept.is_file():
                 check_picture(kept)
