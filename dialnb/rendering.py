@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dialnb.papers import Cell, Table
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
 
 OWN = "own"
 """The kind of tables of which nothing was printed."""
@@ -79,7 +83,7 @@ class Comparison:
         return frame
 
     @property
-    def style(self) -> Any:
+    def style(self) -> Styler:
         """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
         grid, texts = self.grid, self.texts()
 
@@ -94,7 +98,7 @@ class Comparison:
             return look
 
         caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
-        shown = texts.style.hide(axis="index").apply(emphasis, axis=None).set_caption(caption)
+        shown = escaped(texts, caption).hide(axis="index").apply(emphasis, axis=None)
         words = {("", name): [{"selector": "", "props": "text-align: left"}] for name in (*self.labels, "status")}
         words["", "note"] = [{"selector": "", "props": "text-align: left; white-space: normal; min-width: 32em"}]
         return shown.set_table_styles(LAYOUT).set_table_styles(words, overwrite=False)
@@ -169,6 +173,17 @@ class Comparison:
                 best = part.ours.max() if self.table.best == "highest" else part.ours.min()
                 found |= set(part.loc[part.ours == best, ["row", "column"]].itertuples(index=False, name=None))
         return found
+
+
+def escaped(frame: pd.DataFrame, caption: str = "", formats: Any = None) -> Styler:
+    """A data frame as a styled table whose cells, labels and caption are text, whatever they hold: pandas' own is not.
+
+    `formats` are those of `Styler.format`.
+    """
+    shown = frame.style.format(formats, escape="html")
+    for axis in (0, 1):
+        shown = shown.format_index(escape="html", axis=axis)
+    return shown.set_caption(escape(caption)) if caption else shown
 
 
 def format_cell(value: Cell, digits: int = 0) -> str:

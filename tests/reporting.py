@@ -1,4 +1,5 @@
-"""Synthetic run folders for the tests of the report: what ran, substitutes, rows that did not run, a failed run."""
+"""Synthetic run folders for the tests of the report: what ran, substitutes, rows that did not run, a failed run; and
+runs by somebody who means harm, or whose disk was full."""
 
 from __future__ import annotations
 
@@ -133,4 +134,109 @@ def built_site(base: Path) -> Path:
     folder = base / "synthetic-report"
     if not (folder / "site" / "index.html").is_file():
         build(write_runs(folder / "runs"), folder / "site", {"wmdc": "left out: no notebook yet"})
+    return folder / "site"
+
+
+SCRIPT = '"><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>'
+"""A name that runs where it is taken for HTML."""
+
+SECRET = "what only the owner of this machine may read"
+
+
+def hostile_run(folder: Path) -> Path:
+    """A run whose every text runs script where it is taken for HTML, and whose names lead out of the report."""
+    rows = intent_rows({"BERT": 35.0, "DSE": 50.0}, seeds=2, encoder=SCRIPT).assign(substitute=SCRIPT)
+    strange = rows[rows.dataset == "SNIPS"].assign(dataset=SCRIPT)
+    rows = pd.concat([rows, rows[rows.model == "DSE"].assign(model=SCRIPT), strange], ignore_index=True)
+    run = write_run(
+        folder,
+        "dse",
+        rows,
+        profile=f"../../../{SCRIPT}",
+        status="failed",
+        reason=SCRIPT,
+        parameters={"seed": 1, "encoder": SCRIPT},
+        set_by_hand={"encoder": SCRIPT, SCRIPT: SCRIPT, "models": "$(ran)"},
+        hardware={"cores": 2, "gpus": [{"name": SCRIPT}]},
+        code={"commit": SCRIPT},
+        packages={"torch": SCRIPT},
+        data=[{"name": SCRIPT, "variant": SCRIPT}],
+        encoders=[{"name": SCRIPT}],
+        licences=[SCRIPT],
+        determinism=SCRIPT,
+        stages=[{"name": SCRIPT, "seconds": 1.0, "cached": False}],
+        updated=SCRIPT,
+        started=SCRIPT,
+        not_run=[{"table": "T2", "model": "PairSupCon", "reason": SCRIPT}],
+    )
+    write_figure(run / "figures")
+    about = json.loads((run / "figures/F3.json").read_text(encoding="utf-8"))
+    (run / "figures/F3.json").write_text(json.dumps(about | {"caption": SCRIPT, "alt": SCRIPT}), encoding="utf-8")
+    for name in ("F4", "F5"):  # a drawing that acts when it is opened, and a name that is a path
+        for suffix in ("png", "csv"):
+            (run / f"figures/{name}.{suffix}").write_bytes((run / f"figures/F3.{suffix}").read_bytes())
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg"><script>window.ran = 1</script></svg>'
+    (run / "figures/F4.svg").write_text(drawing, encoding="utf-8")
+    (run / "figures/F4.json").write_text(json.dumps(about | {"name": "F4"}), encoding="utf-8")
+    (run / "figures/F5.json").write_text(json.dumps(about | {"name": "../../../escaped"}), encoding="utf-8")
+    (run / "guide.md").write_text(f"{SCRIPT}\n\n[text](javascript:window.ran=1) ![p](https://example.org/p.png)")
+    acts = (
+        f"<b onmouseover='window.ran = 1' onclick='window.ran = 1'>kept</b>{SCRIPT}"
+        "<a href='javascript:window.ran=1'>a</a>"
+        "<a href=' jav&#x09;ascript:window.ran=1'>b</a><a href='data:text/html,<script>1</script>'>c</a>"
+        "<svg onload='window.ran = 1'><script>window.ran = 1</script></svg>"
+        "<iframe srcdoc='<script>parent.ran=1</script>'></iframe>"
+        "<math><mtext><table><mglyph><style><img src=x onerror='window.ran = 1'></style></table></mtext></math>"
+        "<style>@import url(https://example.org/a.css); body { display: none; }</style>"
+        "<base href='https://example.org/'>"
+        "<form action='https://example.org/'><button onclick='window.ran = 1'>send</button></form>"
+        "<meta http-equiv='refresh' content='0;url=https://example.org/'><object data='x.swf'></object>"
+    )
+    kinds = ("text/html", "text/markdown", "image/svg+xml", "text/latex", "text/plain", "application/javascript")
+    outputs = [nbformat.v4.new_output("display_data", data={kind: acts}) for kind in kinds]
+    outputs.append(nbformat.v4.new_output("stream", text=acts))
+    equations = "$\\text{<img/src=x/onerror=window.ran=1>}$ and $$\\left( <img/src=x/onerror=window.ran=1>$$"
+    text = f"# Title {SCRIPT}\n\n{acts}\n\n[link](javascript:window.ran=1) {equations}"
+    cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell(acts, outputs=outputs)]
+    cells.append(nbformat.v4.new_raw_cell(acts))
+    (run / "notebook.ipynb").write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+    return run
+
+
+def damaged_runs(folder: Path) -> dict[str, Path]:
+    """Runs by what is wrong with them, each besides being sound."""
+    names = ("cut", "bare", "outside", "linked", "numbers", "stranger", "<img src=x onerror='window.ran = 1'>")
+    runs = {name: folder / name for name in names}
+    for number, (name, path) in enumerate(runs.items()):
+        write_run(path, "wmdc", pd.DataFrame([{"model": "BERT", "table": "T2", "value": 1.0}]), profile=f"p{number}")
+        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        changed = {"bare": {"slug": "wmdc"}, "stranger": record | {"slug": "../nobody"}}
+        changed["outside"] = record | {"parameters": {"seed": "/../../../../escaped"}}
+        (path / "run.json").write_text(json.dumps(changed.get(name, record)), encoding="utf-8")
+    for name in (names[0], names[-1]):
+        (runs[name] / "run.json").write_text('{"slug": "wmdc", "pro', encoding="utf-8")
+    (runs["numbers"] / "results.csv").write_bytes(b"model,value\nBERT,\xff\xfe\x00")
+    (folder / "secret.txt").write_text(SECRET, encoding="utf-8")
+    (runs["linked"] / "log.txt").symlink_to(folder / "secret.txt")
+    return runs
+
+
+def partly_damaged_run(folder: Path) -> Path:
+    """A run with a notebook that was cut and with figures that are empty; its results are sound."""
+    run = write_run(folder, "ums", adversarial_rows(), profile="gpu")
+    (run / "notebook.ipynb").write_text('{"cells": [{"cell_type": "mark', encoding="utf-8")
+    write_figure(run / "figures")
+    (run / "figures/F1.json").write_text("", encoding="utf-8")
+    about = json.loads((run / "figures/F3.json").read_text(encoding="utf-8"))
+    (run / "figures/F2.json").write_text(json.dumps(about | {"name": "F2"}), encoding="utf-8")
+    (run / "figures/F2.png").write_bytes(b"")
+    return run
+
+
+def hostile_site(base: Path) -> Path:
+    """The report of all these, built once per test session under `base`."""
+    folder = base / "hostile-report"
+    if not (folder / "site" / "index.html").is_file():
+        runs = [hostile_run(folder / "runs" / "hostile"), *damaged_runs(folder / "runs").values()]
+        build([*runs, partly_damaged_run(folder / "runs" / "partly")], folder / "site")
     return folder / "site"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -203,3 +204,66 @@ def test_a_folder_with_other_files_is_never_emptied(tmp_path):
 
 def test_the_site_is_small(site):
     assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 2_000_000
+
+
+# --- runs by others: hostile, damaged ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory) -> Path:
+    return reporting.hostile_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cut", "run.json cannot be read as JSON"),
+        ("bare", "lacks, or has in another form than dialnb writes: profile,"),
+        ("outside", "parameters.seed"),
+        ("stranger", "is of the paper '../nobody'; known are"),
+        ("linked", "log.txt is a link that leads out of the folder of the run"),
+        ("numbers", "results.csv cannot be read as a table"),
+    ],
+)
+def test_a_damaged_run_is_one_card_that_says_so(foreign, name, said):
+    index = Page(foreign / "index.html").words
+    assert re.search(rf"The run \S+/runs/{name} is damaged and was left out: [^<]*{re.escape(said)}", index)
+
+
+def test_a_cut_notebook_and_empty_figures_are_told_beside_what_is_sound(foreign):
+    page = Page(foreign / "ums-gpu.html")
+    assert "Seed 1: notebook.ipynb is damaged and has no page here" in page.words
+    assert "F1 is damaged and cannot be shown: F1.json cannot be read as JSON" in page.words
+    assert "F2 is damaged and cannot be shown: F2.png is empty, cut, or no PNG" in page.words
+    assert "ums-gpu/figures/F3.png" in page.loads and "UMS_BERT" in page.words and "0.845" in page.words
+
+
+def test_a_report_stays_in_its_folder_and_shows_no_file_from_elsewhere(foreign):
+    home = foreign.parent
+    assert {path.name for path in home.iterdir()} == {"runs", "site"}
+    made = {path.name for path in home.rglob("*") if path.is_file() and "escaped" in path.as_posix()}
+    assert made == set() and {path.name for path in home.parent.iterdir()}.isdisjoint({"escaped", "escaped.pdf"})
+    held = [path for path in foreign.rglob("*") if path.is_file()]
+    assert not [path for path in held if reporting.SECRET.encode() in path.read_bytes()]
+    assert {path.name for path in foreign.rglob("figures/F[45].*")} <= {"F4.png", "F4.csv"}
+
+
+def test_a_command_from_a_foreign_run_is_safe_to_paste(foreign):
+    (page,) = (Page(path) for path in foreign.glob("dse-*.html"))
+    (command,) = (values["data-copy"] for _, values in page.tags if "--set" in values.get("data-copy", ""))
+    assert "models=$(ran)" in shlex.split(command) and "'models=$(ran)'" in command
+
+
+def test_runs_whose_settings_read_alike_have_a_page_each(tmp_path):
+    settings = ("a/b", "a-b", "a b", "x" * 300)
+    folders = [
+        reporting.write_run(tmp_path / str(number), "dse", pd.DataFrame(), set_by_hand={"encoder": name})
+        for number, name in enumerate(settings)
+    ]
+    names = [group.name for group in gather(folders) if group.slug == "dse"]
+    assert len(set(names)) == 4 and max(map(len, names)) < 120
+
+
+def test_without_a_list_for_damaged_runs_one_is_an_error(tmp_path):
+    with pytest.raises(DataError, match=r"cut: run\.json cannot be read as JSON"):
+        gather([reporting.damaged_runs(tmp_path)["cut"]])

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
+
+import pandas as pd
 import pytest
 import reporting
 from browser import Browser, find_chromium
+
+from dialnb.claims import judge_claims
+from dialnb.explore.maps import SpaceMap
+from dialnb.explore.panel import table
+from dialnb.papers import compare_table
 
 WIDTHS = (1280, 390)
 CONTRAST = """
@@ -142,3 +151,63 @@ def test_a_link_to_a_folded_table_or_claim_unfolds_it(browser, site):
 def test_the_page_can_be_printed(browser, site):
     browser.open((site / "dse-quick.html").as_uri(), 1280)
     assert len(browser.call("Page.printToPDF", printBackground=False)["data"]) > 20_000
+
+
+# --- text is text -----------------------------------------------------------------------------------------------------
+
+TOUCH = """
+(() => {
+  for (const node of document.querySelectorAll("body *"))
+    for (const kind of ["mouseover", "click", "focus", "load", "error", "toggle"])
+      if (!(kind === "click" && node.closest("a[href]"))) node.dispatchEvent(new Event(kind, {bubbles: true}));
+  const links = [...document.links].map((link) => link.protocol).filter((name) => name !== "file:");
+  const outside = "main script, main iframe, main form, main button:not([data-copy], .sort), object, svg, base";
+  return [window.ran ?? 0, document.querySelectorAll(outside).length, links];
+})()
+"""
+
+
+def test_no_page_of_a_hostile_run_runs_script_or_asks_for_anything(browser, tmp_path_factory):
+    site = reporting.hostile_site(tmp_path_factory.getbasetemp())
+    browser.problems.clear()
+    browser.requests.clear()
+    assert len(pages(site)) == 8  # an overview, six papers, one notebook
+    for name in pages(site):
+        browser.open((site / name).as_uri(), 1280)
+        assert browser.run(TOUCH) == [0, 0, []], name
+        assert browser.run("document.body.textContent.includes('window.ran = 1')") or not name.startswith("dse-"), name
+    for path in site.rglob("*.svg"):
+        browser.open(path.as_uri(), 1280)
+        assert not browser.run("window.ran"), path
+    assert browser.problems == []  # not even the content policy had to step in
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_the_content_policy_alone_stops_script_in_a_page(browser, site):
+    browser.open((site / "index.html").as_uri(), 1280)
+    browser.run(f"document.body.insertAdjacentHTML('beforeend', {json.dumps(reporting.SCRIPT)})")
+    browser.run("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
+    assert browser.run("new Promise((done) => setTimeout(() => done(window.ran ?? 0), 200))") == 0
+
+
+def test_tables_panels_and_maps_of_a_notebook_show_hostile_names_as_text(browser, tmp_path):
+    name = reporting.SCRIPT
+    rows = reporting.intent_rows({"DSE": 50.0}, seeds=2, encoder=name)
+    gap = [{"table": "T2", "model": "PairSupCon", "reason": name}]
+    frame = pd.DataFrame({name: [name], "similarity": [0.5]}, index=[name])
+    shown = [compare_table("dse", "T2", rows, gap), judge_claims("dse", rows, gap)]
+    shown += [table(frame, name, index=True), table(frame, formats={"similarity": "{:.2f}"})]
+    told = {"x": 0.0, "y": 0.0, "preservation": 1.0, "text": name, "detail": name, "method": name}
+    drawn = SpaceMap(pd.DataFrame([{"panel": name, "projection": p, **told} for p in (name, "a")]), ("method",), name)
+    plotly = (files("plotly") / "package_data" / "plotly.min.js").as_uri()
+    parts = [f"<section>{thing._repr_html_()}</section>" for thing in shown]
+    figure = json.dumps(drawn.interactive()).replace("<", "\\u003c")
+    draw = f'<script src="{plotly}"></script><div id="map"></div><script>Plotly.newPlot("map", {figure})</script>'
+    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{''.join(parts)}{draw}", encoding="utf-8")
+    browser.open((tmp_path / "page.html").as_uri(), 1280)
+    browser.wait("document.querySelector('.legendtext')", 20)
+    assert browser.run("window.ran ?? 0") == 0
+    texts = browser.run("[...document.querySelectorAll('section')].map((node) => node.textContent)")
+    assert all(name in text for text in texts)
+    for part in (".legendtext", ".gtitle", ".updatemenu-item-text"):
+        assert name in browser.run(f"document.querySelector('{part}').textContent"), part

@@ -12,6 +12,7 @@ import pandas as pd
 
 from dialnb.claims.intervals import PLACE
 from dialnb.papers import load_cells
+from dialnb.rendering import escaped
 
 HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
 VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)
@@ -147,6 +148,6 @@ class Judged:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
         caption = f"Claims: {counts}. Trust: encoder, trainings, share of the printed training (● enough, ○ not)."
         look = {"text-align": "left", "vertical-align": "top", "white-space": "normal"}
-        style = shown.style.format(escape="html").hide(axis="index").set_properties(**look).set_caption(caption)
+        style = escaped(shown, caption).hide(axis="index").set_properties(**look)
         left = [("text-align", "left")]
         return style.set_table_styles([{"selector": part, "props": left} for part in ("th", "caption")]).to_html()

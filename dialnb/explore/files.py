@@ -38,4 +38,4 @@ def score_own(methods: Methods, *files: Dataset) -> Styler:
     rows = [evaluate_own(own, file).assign(encoder=name) for name, own in methods.encoders.items() for file in files]
     found = pd.concat(rows, ignore_index=True)
     found = found[found["metric"].isin(SHOWN)]
-    return table(summary_own(found), index=True).format("{:.3g}").highlight_max(axis=1, props=BEST)
+    return table(summary_own(found), index=True, formats="{:.3g}").highlight_max(axis=1, props=BEST)

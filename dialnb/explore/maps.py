@@ -7,7 +7,8 @@ installed with it and needs no network; the menus work without a kernel), and a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
+from functools import partial
+from html import escape as escape_all
 from textwrap import wrap
 from typing import Any
 
@@ -17,6 +18,7 @@ from dialnb import plots
 from dialnb.explore.panel import png
 from dialnb.plots.style import INK, LINE, STYLE, looks, require
 
+escape = partial(escape_all, quote=False)  # plotly shows &quot; as it is written
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
 """The label of one's own sentences, which stand out."""
@@ -100,14 +102,15 @@ def _trace(points: pd.DataFrame, label: str, panel: int, look: dict[str, Any], v
     hover = [f"<b>{text}</b><br>{detail}" for text, detail in zip(said, more)]
     axis = "" if panel == 1 else str(panel)
     return {
-        "type": "scatter", "mode": "markers", "name": str(label), "legendgroup": str(label), "showlegend": panel == 1,
-        "x": points["x"].round(3).tolist(), "y": points["y"].round(3).tolist(), "xaxis": f"x{axis}",
-        "yaxis": f"y{axis}", "hovertext": hover, "hoverinfo": "text", "marker": look, "visible": visible,
+        "type": "scatter", "mode": "markers", "name": escape(str(label)), "legendgroup": str(label),
+        "showlegend": panel == 1, "x": points["x"].round(3).tolist(), "y": points["y"].round(3).tolist(),
+        "xaxis": f"x{axis}", "yaxis": f"y{axis}", "hovertext": hover, "hoverinfo": "text", "marker": look,
+        "visible": visible,
     }  # fmt: skip
 
 
 def _button(label: str, traces: dict[str, Any], layout: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"label": label, "method": "update", "args": [traces, layout or {}]}
+    return {"label": escape(label), "method": "update", "args": [traces, layout or {}]}
 
 
 def _layout(captions: list[str], menus: list[list[dict[str, Any]]], title: str) -> dict[str, Any]:
@@ -115,8 +118,9 @@ def _layout(captions: list[str], menus: list[list[dict[str, Any]]], title: str) 
     layout: dict[str, Any] = {
         "height": 520, "autosize": True, "margin": {"l": 10, "r": 10, "t": 90, "b": 40}, "hovermode": "closest",
         "dragmode": "pan", "paper_bgcolor": "white", "plot_bgcolor": "white",
-        "font": {"family": STYLE["font.family"] + ", sans-serif", "color": INK}, "title": {"text": title, "x": 0.01},
-        "hoverlabel": {"bgcolor": "white", "align": "left"}, "legend": {"itemsizing": "constant"},
+        "font": {"family": STYLE["font.family"] + ", sans-serif", "color": INK},
+        "title": {"text": escape(title), "x": 0.01}, "hoverlabel": {"bgcolor": "white", "align": "left"},
+        "legend": {"itemsizing": "constant"},
         "updatemenus": [
             {"buttons": buttons, "x": 0.22 * place, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
             for place, buttons in enumerate(menus) if len(buttons) > 1

@@ -17,6 +17,7 @@ from pandas.io.formats.style import Styler
 
 from dialnb.errors import DialnbError
 from dialnb.plots import style
+from dialnb.rendering import escaped
 
 BEST = "background-color: #d6e8f5; color: #1b1f24; font-weight: bold"
 """How the best of several values stands out, on light and dark pages."""
@@ -115,12 +116,11 @@ def output(thing: Any, live: bool = False) -> dict[str, Any]:
     return _output(html | {"text/plain": getattr(thing, "data", thing).__repr__()}, {})
 
 
-def table(frame: pd.DataFrame, caption: str = "", index: bool = False) -> Styler:
-    """A data frame to be read: texts from the left, what it is above it."""
+def table(frame: pd.DataFrame, caption: str = "", index: bool = False, formats: Any = None) -> Styler:
+    """A data frame to be read: texts from the left, what it is above it, numbers in the given formats."""
     left = [("text-align", "left")]
     styles = [{"selector": "th, td", "props": left}, {"selector": "caption", "props": [*left, ("font-weight", "bold")]}]
-    shown = frame.style.set_table_styles(styles)
-    shown = shown.set_caption(caption) if caption else shown
+    shown = escaped(frame, caption, formats).set_table_styles(styles)
     return shown if index else shown.hide(axis="index")
 
 

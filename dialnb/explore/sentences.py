@@ -47,7 +47,7 @@ def similarities(encoder: SupportsEncode, sentences: Sequence[str]) -> pd.DataFr
     vectors = normalise(encoder.encode(list(sentences)))
     names = [f"{number}. {text}" for number, text in enumerate(sentences, 1)]
     cosines = pd.DataFrame(vectors @ vectors.T, names, range(1, len(names) + 1)).round(2)
-    return table(cosines, index=True).format("{:.2f}").background_gradient("Blues", vmin=0.2, vmax=1.1)
+    return table(cosines, index=True, formats="{:.2f}").background_gradient("Blues", vmin=0.2, vmax=1.1)
 
 
 def library(profile: str = "quick") -> pd.DataFrame:
@@ -72,7 +72,7 @@ def neighbours(encoders: Mapping[str, SupportsEncode], sentences: Sequence[str],
         near = near.rename(columns={"text": "is next to"})
         near.loc[near["your sentence"].duplicated(), "your sentence"] = ""
         columns = ["your sentence", "is next to", "similarity", "intent", "corpus"]
-        return [table(near[columns]).format({"similarity": "{:.2f}"})]
+        return [table(near[columns], formats={"similarity": "{:.2f}"})]
 
     names = tuple(encoders)
     written = Text("Your sentences, one a line:", "\n".join(sentences))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
+from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, training_shares
 from dialnb.errors import DataError
@@ -22,6 +24,33 @@ SIZES = ("paper", "gpu", "quick", "smoke")
 
 FAULTS = "faults.yaml"
 """Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: sentence, claims: ids}."""
+NUMBER = int | float
+RECORD = {
+    "slug": str,
+    "profile": str,
+    "status": str,
+    "reason": str,
+    "parameters": {"seed?": int, "encoder?": str | None},
+    "set_by_hand?": {},
+    "seconds?": NUMBER,
+    "stages": [{"name": str, "seconds": NUMBER | None, "cached": bool}],
+    "not_run?": [{"table": str, "reason": str}],
+    "data?": [{"name": str, "variant?": str | None}],
+    "encoders?": [{"name": str}],
+    "licences?": [str],
+    "hardware?": {"cores?": int | None, "gpus?": [{"name": str}]},
+    "code?": {},
+    "packages?": {},
+}
+"""What the report reads of run.json, and of which kind it is; names with a question mark may be absent."""
+
+
+class Damaged(DataError):
+    """A run that cannot be reported, and why; the folder is told apart from the reason, which readers see."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"{folder}: {reason}")
+        self.name, self.reason = "/".join(folder.parts[-3:]), reason
 
 
 @dataclass(frozen=True)
@@ -32,6 +61,7 @@ class Group:
     runs: tuple[dict[str, Any], ...]
     folders: tuple[Path, ...]
     results: pd.DataFrame
+    twins: int = 0  # groups before it of the same name
 
     @property
     def profile(self) -> str:
@@ -44,7 +74,8 @@ class Group:
             return self.slug
         by_hand = [f"{k}-{v}" for k, v in self.runs[-1].get("set_by_hand", {}).items() if k != "seed"]
         text = "-".join([self.slug, self.profile, *by_hand])
-        return "".join(c if c.isalnum() or c in "-." else "-" for c in text)
+        plain = "".join(c if (c.isascii() and c.isalnum()) or c in "-." else "-" for c in text)[:100]
+        return f"{plain}-{self.twins + 1}" if self.twins else plain
 
     @property
     def not_run(self) -> list[dict[str, str]]:
@@ -98,28 +129,89 @@ def find_runs(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(path.resolve() for path in found))
 
 
-def gather(folders: Sequence[Path]) -> list[Group]:
-    """One group per paper, profile and settings, the most telling first; papers without runs have an empty one."""
-    groups: dict[tuple, list[tuple[dict[str, Any], Path]]] = {}
+def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> list[Group]:
+    """One group per paper, profile and settings, the most telling first; papers without runs have an empty one.
+
+    A run that cannot be read is added to the list `damaged`; without such a list it is an error.
+    """
+    groups: dict[tuple, list[tuple[dict[str, Any], Path, pd.DataFrame]]] = {}
     for folder in folders:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if run.get("slug") not in STUDIES:
-            known = ", ".join(STUDIES)
-            raise DataError(f"{folder / 'run.json'} is of the paper {run.get('slug')!r}; known are {known}")
+        try:
+            run = read_run(folder)
+            rows = _results(run, folder)
+        except Damaged as damage:
+            if damaged is None:
+                raise
+            damaged.append(damage)
+            continue
         by_hand = {k: v for k, v in run.get("set_by_hand", {}).items() if k != "seed"}
-        key = (STUDIES.index(run["slug"]), _size(run["profile"]), json.dumps(by_hand, sort_keys=True, default=str))
-        groups.setdefault(key, []).append((run, folder))
-    found = [_group(sorted(runs, key=lambda pair: str(pair[0].get("updated")))) for _, runs in sorted(groups.items())]
-    absent = [Group(slug, (), (), pd.DataFrame()) for slug in STUDIES if slug not in {group.slug for group in found}]
-    return sorted([*found, *absent], key=lambda group: STUDIES.index(group.slug))
+        settings = json.dumps(by_hand, sort_keys=True, default=str)
+        key = (STUDIES.index(run["slug"]), _size(run["profile"]), run["profile"], settings)
+        groups.setdefault(key, []).append((run, folder, rows))
+    found: list[Group] = []
+    for _, runs in sorted(groups.items()):
+        group = _group(sorted(runs, key=lambda entry: str(entry[0].get("updated"))))
+        while group.name in {other.name for other in found}:
+            group = replace(group, twins=group.twins + 1)
+        found.append(group)
+    return sorted([*found, *without_runs(found)], key=lambda group: STUDIES.index(group.slug))
 
 
-def _group(runs: list[tuple[dict[str, Any], Path]]) -> Group:
+def without_runs(groups: Iterable[Group]) -> list[Group]:
+    """Empty groups of the papers that have none among these."""
+    have = {group.slug for group in groups}
+    return [Group(slug, (), (), pd.DataFrame()) for slug in STUDIES if slug not in have]
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What run.json says, if it is the record of a run of a known paper, and nothing here leads out of the folder."""
+    for path in (*folder.iterdir(), *folder.glob("figures/*")):
+        read = path.is_symlink() and (path.is_file() or path.name == "figures")
+        if read and not path.resolve().is_relative_to(folder.resolve()):
+            raise Damaged(folder, f"{path.relative_to(folder)} is a link that leads out of the folder of the run")
+    try:
+        run = read_record(folder / "run.json", RECORD)
+    except DataError as error:
+        raise Damaged(folder, str(error)) from error
+    if run["slug"] not in STUDIES:
+        raise Damaged(folder, f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
+    return run
+
+
+def read_record(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+    """What a JSON file holds, if it has the shape."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
+    if wrong := list(misfits(record, shape)):
+        raise DataError(f"{path.name} lacks, or has in another form than dialnb writes: {', '.join(wrong)}")
+    return record
+
+
+def misfits(value: Any, shape: Any, place: str = "") -> Iterator[str]:
+    """Where a value has not the shape: a kind, a list of one shape, or names with the shape of each.
+
+    >>> list(misfits({"runs": [{"seed": 1}, {"seed": "../"}]}, {"runs": [{"seed": int}], "slug": str, "note?": str}))
+    ['runs.1.seed', 'slug']
+    """
+    if isinstance(shape, dict) and isinstance(value, dict):
+        for name, inner in shape.items():
+            if (key := name.removesuffix("?")) in value or key == name:
+                yield from misfits(value.get(key, ...), inner, f"{place}.{key}".lstrip("."))
+    elif isinstance(shape, list) and isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from misfits(entry, shape[0], f"{place}.{number}")
+    elif isinstance(shape, dict | list) or not isinstance(value, shape):
+        yield place or "everything"
+
+
+def _group(runs: list[tuple[dict[str, Any], Path, pd.DataFrame]]) -> Group:
     """The runs of one setting, oldest first; of several with one seed, the latest counts."""
-    runs = list({run.get("parameters", {}).get("seed"): (run, folder) for run, folder in runs}.values())
-    parts = [_results(run, folder) for run, folder in runs]
+    latest = {entry[0]["parameters"].get("seed"): entry for entry in runs}
+    records, folders, parts = zip(*latest.values())
     frame = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
-    return Group(runs[0][0]["slug"], tuple(run for run, _ in runs), tuple(folder for _, folder in runs), frame)
+    return Group(records[0]["slug"], records, folders, frame)
 
 
 def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
@@ -127,13 +219,19 @@ def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
     path = table_at(folder)
     if path is None or path.read_bytes().strip() == b"":
         return pd.DataFrame()
-    return _rows(run, folder)
+    try:
+        rows = _rows(run, folder)
+    except (OSError, ValueError, EOFError, LZMAError) as error:
+        raise Damaged(folder, f"{path.name} cannot be read as a table: {error}") from error
+    if len(rows) and not ({"model", "value"} <= set(rows) and is_numeric_dtype(rows["value"])):
+        raise Damaged(folder, f"{path.name} needs a column `model` and a column `value` of numbers")
+    return rows
 
 
 def _rows(run: dict[str, Any], folder: Path, *name: str) -> pd.DataFrame:
     """A table of a run, with the run's seed as that of the training where it names none."""
     rows = read_rows(folder, *name)
-    seed = run.get("parameters", {}).get("seed", 0)
+    seed = run["parameters"].get("seed", 0)
     return rows.assign(train_seed=rows["train_seed"].fillna(seed) if "train_seed" in rows else seed)
 
 

@@ -1,31 +1,109 @@
-"""An executed notebook as one page that needs no network: our own style, equations as MathML, scripts left out."""
+"""An executed notebook as one page that needs no network: our own style, equations as MathML, nothing that acts."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
+import nh3
 from latex2mathml.converter import convert
+from markupsafe import Markup
 from nbconvert import HTMLExporter
+
+from dialnb.errors import DataError
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$([^\s$](?:[^$\n]*[^\s$])?)\$", re.DOTALL)
-OUTSIDE = re.compile(r"<script\b.*?</script>|<link\b[^>]*>|<iframe\b.*?</iframe>|@import[^;]*;", re.DOTALL | re.I)
-LOADED = re.compile(
-    r"""<(?:img|source|video|audio|embed|object)\b[^>]*?\s(?:src|data)=["'](?:https?:)?//[^>]*>""", re.I
+STYLE = re.compile(r"<style[^<>]*>([^<]*)</style>", re.I)
+
+LOOKS = (
+    "background-color color font-style font-weight max-width min-width opacity text-align vertical-align "
+    "white-space width"
+)
+"""What may be said of how a table looks: nothing that loads, moves or covers."""
+
+RULE = re.compile(rf"\s*(?:#T_|\.dataframe)[\w\s#.,:>-]*\{{(?:\s*(?:{LOOKS.replace(' ', '|')}):[\w\s#%.,-]*;)*\s*")
+"""A rule that pandas writes for its tables, up to the closing brace."""
+
+MATHML = (
+    "math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable "
+    "mtd mtext mtr munder munderover"
+)
+ATTRIBUTES = (
+    "border class id lang style title valign accent accentunder columnalign display displaystyle fence form "
+    "height linethickness lspace mathvariant maxsize minsize movablelimits notation rowspacing rspace scriptlevel "
+    "separator stretchy width xmlns"
+)
+DRAWING = (
+    "svg g defs style path use clipPath rect circle ellipse line polyline polygon text tspan image linearGradient "
+    "radialGradient stop pattern mask marker symbol title desc filter metadata RDF Work type date format creator "
+    "Agent"
+)
+"""Elements of an SVG that draw, and those in which matplotlib says when it drew."""
+
+PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[\w+/=\s]*")
+
+
+def _stays(tag: str, name: str, value: str) -> str | None:
+    """The value of an attribute: a picture comes with its page, a link leads to a page."""
+    if name == "src":
+        return value if PICTURE.fullmatch(value) else None
+    return None if name == "href" and value.lower().startswith("data:") else value
+
+
+CLEANER = nh3.Cleaner(
+    tags=nh3.ALLOWED_TAGS | set(MATHML.split()),
+    clean_content_tags={"script", "style", "svg", "title", "textarea", "iframe", "noscript", "template"},
+    attributes=nh3.ALLOWED_ATTRIBUTES | {"*": set(ATTRIBUTES.split())},
+    attribute_filter=_stays,
+    url_schemes={"http", "https", "mailto", "data"},
+    filter_style_properties=set(LOOKS.split()),
 )
 
 
-def notebook_body(path: Path) -> str:
-    """The cells of a notebook as HTML, without the page around them and without anything that loads from outside."""
+def sanitised(html: str) -> Markup:
+    """HTML that someone else wrote, with what reads (texts, tables and their looks, equations, pictures, links) alone.
+
+    >>> print(sanitised('<b onclick="x()">kept</b><script>gone</script><a href="javascript:x()">text</a>'))
+    <b>kept</b><a rel="noopener noreferrer">text</a>
+    """
+    said = (rule for sheet in STYLE.findall(html) for rule in sheet.split("}"))
+    looks = "".join(f"{rule}}}" for rule in said if RULE.fullmatch(rule))
+    return Markup((f"<style>{looks}</style>\n" if looks else "") + CLEANER.clean(html))  # a rule has no way out of it
+
+
+def notebook_body(path: Path) -> Markup:
+    """The cells of a notebook as HTML, without the page around them and without anything that loads or acts."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_mathml(cell.source)
     body, _ = HTMLExporter(template_name="basic", embed_images=False).from_notebook_node(notebook)
-    body = LOADED.sub("", OUTSIDE.sub("", body))
-    return re.sub(r"<h1\b(.*?)</h1>", r"<h2\1</h2>", body, flags=re.DOTALL)
+    return Markup(str(sanitised(body)).replace("<h1", "<h2").replace("</h1>", "</h2>"))
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a PNG that is cut, and an SVG that does more than draw: opened by itself, it may run script."""
+    data = path.read_bytes()
+    if path.suffix == ".png" and not (data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")):
+        raise DataError(f"{path.name} is empty, cut, or no PNG")
+    if path.suffix == ".svg":
+        try:
+            inert = b"<?xml-stylesheet" not in data and all(map(_draws, ElementTree.fromstring(data).iter()))
+        except ElementTree.ParseError as error:
+            raise DataError(f"{path.name} is empty, cut, or no SVG: {error}") from error
+        if not inert:
+            raise DataError(f"{path.name} holds more than a drawing (script, links or foreign content)")
+
+
+def _draws(element: ElementTree.Element) -> bool:
+    def own(name: str, value: str) -> bool:
+        said = name.rpartition("}")[2].lower()
+        return not said.startswith("on") and (said != "href" or value.startswith(("#", "data:image/png;base64,")))
+
+    return element.tag.rpartition("}")[2] in DRAWING.split() and all(own(*pair) for pair in element.items())
 
 
 def with_mathml(markdown: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import glob
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import mistune
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,15 +22,18 @@ from dialnb import __version__
 from dialnb.claims import MARKS, VERDICTS, interval_text
 from dialnb.claims.intervals import PLACE
 from dialnb.errors import DataError
-from dialnb.papers import compare_table, load_paper, project_root
+from dialnb.papers import STUDIES, compare_table, load_paper, project_root
 from dialnb.rendering import Comparison
-from dialnb.report.gather import Group, gather
-from dialnb.report.pages import notebook_body
+from dialnb.report.gather import Damaged, Group, gather, read_record, without_runs
+from dialnb.report.pages import check_picture, notebook_body, sanitised
+from dialnb.runs.figures import FORMATS, redraw
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
 """Row labels under which a table's rows are gathered; the others stand small beside the model."""
 
 ASSETS = ("style.css", "report.js")
+FIGURE = {"name": str, "caption": str, "alt": str, "function": str | None}
+"""What the report reads of the file that describes a figure."""
 
 
 def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None = None) -> Path:
@@ -36,24 +41,39 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
 
     `left_out` says, for papers without a run, why there is none.
     """
-    groups = gather(runs)
+    damaged: list[Damaged] = []
+    groups = gather(runs, damaged)
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[1]).is_file():
         raise DataError(f"{folder} holds files that are no report; name an empty folder, or one that a report made")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name in ASSETS:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
-    views = []
-    for group in groups:
-        _say(f"report: {group.name}")
-        view = _paper_view(group, folder)
-        views.append(view)
-        _write(folder / f"{group.name}.html", "paper", page=view, root="")
+    views = [view for group in groups if (view := _page(group, folder, damaged))]
+    views += [_page(group, folder, damaged) for group in without_runs(view["group"] for view in views)]
+    views.sort(key=lambda view: STUDIES.index(view["paper"].slug))
+    for damage in damaged:
+        _say(f"report: left out {damage}")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     papers = [view for view in _main(views) if not view["paper"].own]
     total = {verdict: sum(view["counts"][verdict] for view in papers) for verdict in VERDICTS}
     values = {"pages": views, "main": _main(views), "total": total, "made": made, "left_out": left_out or {}}
-    return _write(folder / "index.html", "index", root="", **values)
+    return _write(folder / "index.html", "index", root="", damaged=damaged, **values)
+
+
+def _page(group: Group, folder: Path, damaged: list[Damaged]) -> dict[str, Any] | None:
+    """Write the page of one group and return what it shows; runs that cannot be shown are added to those `damaged`."""
+    _say(f"report: {group.name}")
+    try:
+        view = _paper_view(group, folder)
+        _write(folder / f"{group.name}.html", "paper", page=view, root="")
+    except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
+        if not group.runs:
+            raise
+        shutil.rmtree(folder / group.name, ignore_errors=True)
+        damaged += [Damaged(path, f"its files do not fit together: {error}") for path in group.folders]
+        return None
+    return view
 
 
 def _main(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -83,7 +103,7 @@ def _paper_view(group: Group, folder: Path) -> dict[str, Any]:
         "deviations": _deviations(group.slug),
         "hardware": _hardware(group.runs[-1]) if group.runs else "",
         "when": str(group.runs[-1].get("updated", ""))[:10] if group.runs else "",
-        "seeds": sorted({run.get("parameters", {}).get("seed") for run in group.runs} - {None}),
+        "seeds": sorted({run["parameters"].get("seed") for run in group.runs} - {None}),
     }
 
 
@@ -140,31 +160,38 @@ def _claim_view(record: dict[str, Any]) -> dict[str, Any]:
 
 def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
     """Figures of the latest run, copied; formats that it does not hold are drawn where the figure knows how."""
-    if not group.folders:
+    found = sorted(group.folders[-1].glob("figures/*.json"), key=lambda path: _natural(path.stem)) if group.runs else []
+    if not found:
         return []
-    source, target = group.folders[-1] / "figures", files / "figures"
-    if not source.is_dir():
-        return []
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.json"))
-    abouts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(source.glob("*.json"))]
-    if any((about["function"] or "").startswith("dialnb.") for about in abouts):
-        from dialnb.runs.figures import FORMATS, redraw
+    target = files / "figures"
+    target.mkdir(parents=True)
+    lacking = [kind for kind in FORMATS if not any(found[0].parent.glob(f"*.{kind}"))]
+    return [_figure(path, target, lacking) for path in found]
 
-        lacking = [kind for kind in FORMATS if not any(source.glob(f"*.{kind}"))]
-        redraw(group.folders[-1], lacking, out=target)
-    found = []
-    for about in sorted(abouts, key=lambda about: _natural(about["name"])):
-        formats = [
-            kind for kind in ("svg", "pdf", "png", "csv", "csv.xz") if (target / f"{about['name']}.{kind}").is_file()
-        ]
-        stem = f"{files.name}/figures/{about['name']}"
-        found.append({**about, "stem": stem, "formats": formats})
-    return found
+
+def _figure(path: Path, target: Path, lacking: list[str]) -> dict[str, Any]:
+    """What the page shows of one figure, its files copied, all under the name of its own file; else what is wrong."""
+    name, kinds = path.stem, ("svg", "pdf", "png", "csv", "csv.xz")
+    view = {"name": name, "stem": quote(f"{target.parent.name}/figures/{name}"), "formats": [], "damage": ""}
+    try:
+        about = read_record(path, FIGURE)
+        if about["name"] != name:
+            raise DataError(f"{path.name} is of another figure, {about['name']}")
+        for kept in (path.with_name(f"{name}.{kind}") for kind in kinds):
+            if kept.is_file():
+                check_picture(kept)
+                shutil.copyfile(kept, target / kept.name)
+        if about["function"]:
+            redraw(path.parent.parent, lacking, out=target, pattern=glob.escape(name))
+    except Exception as error:
+        return view | {"damage": str(error)}
+    formats = [kind for kind in kinds if (target / f"{name}.{kind}").is_file()]
+    return view | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
 
 
 def _run_view(run: dict[str, Any], path: Path, files: Path, folder: Path) -> dict[str, Any]:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
-    seed = run.get("parameters", {}).get("seed", 1)
+    seed = run["parameters"].get("seed", 1)
     target = files / f"seed{seed}"
     target.mkdir(parents=True, exist_ok=True)
     links = {}
@@ -173,18 +200,20 @@ def _run_view(run: dict[str, Any], path: Path, files: Path, folder: Path) -> dic
         if (path / name).is_file():
             shutil.copyfile(path / name, target / name)
             links[name] = f"{files.name}/seed{seed}/{name}"
-    page = None
+    page, damage = None, ""
     if "notebook.ipynb" in links:
-        page = f"{files.name}/seed{seed}/notebook.html"
-        body = Markup(notebook_body(path / "notebook.ipynb"))  # scripts and loads from outside are cut
         title = f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}"
-        _write(folder / page, "notebook", title=title, body=body, back=f"../../{files.name}.html", root="../../")
-    options = [
-        f"--set {key}={value}" for key, value in run.get("set_by_hand", {}).items() if key not in ("seed", "encoder")
-    ]
-    encoder = [f"--encoder {run['set_by_hand']['encoder']}"] if "encoder" in run.get("set_by_hand", {}) else []
-    command = " ".join(["dialnb run", run["slug"], f"--profile {run['profile']} --seed {seed}", *encoder, *options])
-    return {"record": run, "seed": seed, "links": links, "page": page, "command": command, "facts": _facts(run)}
+        try:
+            page, body = f"{files.name}/seed{seed}/notebook.html", notebook_body(path / "notebook.ipynb")
+            _write(folder / page, "notebook", title=title, body=body, back=f"../../{files.name}.html", root="../../")
+        except Exception as error:
+            page, damage = None, f"notebook.ipynb is damaged and has no page here: {error}"
+    by_hand = {key: value for key, value in run.get("set_by_hand", {}).items() if key != "seed"}
+    command = ["dialnb", "run", run["slug"], "--profile", run["profile"], "--seed", str(seed)]
+    command += ["--encoder", str(by_hand.pop("encoder"))] if "encoder" in by_hand else []
+    command += [part for key, value in by_hand.items() for part in ("--set", f"{key}={value}")]
+    view = {"record": run, "seed": seed, "links": links, "page": page, "damage": damage, "facts": _facts(run)}
+    return view | {"command": shlex.join(command)}
 
 
 def _facts(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -233,12 +262,12 @@ def _deviations(slug: str) -> Markup:
 def _guide(group: Group) -> Markup:
     """The page of advice that the latest run wrote, where there is one."""
     path = group.folders[-1] / "guide.md" if group.folders else Path()
-    return _markdown(path.read_text(encoding="utf-8")) if path.is_file() else Markup("")
+    return _markdown(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else Markup("")
 
 
 def _markdown(text: str) -> Markup:
     """Markdown as HTML of a page: raw HTML escaped, headings below those of the page, tables that scroll."""
-    html = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)
+    html = str(sanitised(mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)))
     html = re.sub(r"<th(?=[ >])", '<th scope="col"', re.sub(r"<(/?)h[12]>", r"<\1h3>", html))
     scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'
     return Markup(html.replace("<table>", scroll).replace("</table>", "</table></div>"))  # its raw HTML is escaped
@@ -264,7 +293,7 @@ def _write(path: Path, template: str, **values: Any) -> Path:
 
 def _natural(name: str) -> list[Any]:
     """F2 before F10."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _say(line: str) -> None:

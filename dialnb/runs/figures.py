@@ -54,9 +54,10 @@ def save_figure(
 
 
 def redraw(
-    run: Path, formats: Sequence[str], style: str = "paper", out: Path | None = None
+    run: Path, formats: Sequence[str], style: str = "paper", out: Path | None = None, pattern: str = "*"
 ) -> tuple[list[Path], list[str]]:
-    """Draw the figures of a run again from their stored data; returns the files, and names that cannot be redrawn."""
+    """Draw the figures of a run (whose names fit the pattern) again from their stored data; returns the files, and
+    names that cannot be redrawn."""
     import matplotlib
     import pandas as pd
 
@@ -67,7 +68,7 @@ def redraw(
     for kind in formats:
         if kind not in FORMATS:
             raise UnknownName("figure format", kind, FORMATS)
-    found = sorted((run / "figures").glob("*.json"))
+    found = sorted((run / "figures").glob(f"{pattern}.json"))
     if not found:
         raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")
     written, fixed = [], []
