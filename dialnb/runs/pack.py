@@ -33,7 +33,7 @@ HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
 """Declared, but not needed by a headless run."""
 
 USUAL = (
-    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "seaborn", "pandas", "matplotlib",
+    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "pandas", "matplotlib",
 )  # fmt: skip
 """What a GPU machine usually has; with everything that these need."""
 

@@ -16,7 +16,7 @@ from dialnb.runs.files import sha256
 
 PACKAGES = (
     "dialnb", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "scipy", "pandas",
-    "scikit-learn", "matplotlib", "seaborn", "umap-learn", "papermill", "ipykernel",
+    "scikit-learn", "matplotlib", "umap-learn", "papermill", "ipykernel",
 )  # fmt: skip
 
 
