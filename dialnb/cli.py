@@ -16,7 +16,7 @@ from importlib import import_module
 from dialnb import __version__
 from dialnb.errors import BadParameter, DialnbError, UnknownName
 
-COMMANDS = ("run", "report", "tools", "data", "engine", "diaeval", "reproduce", "matrix")
+COMMANDS = ("init", "run", "report", "tools", "data", "engine", "diaeval", "reproduce", "matrix")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -90,14 +91,21 @@ class Paper:
         return self.slug in OWN
 
 
+PACKAGED = Path(__file__).resolve().parent / "project"
+"""The copy of the project that a wheel carries. It is only read: runs are written to the working folder."""
+
+
 def project_root() -> Path:
-    """The checkout that holds `papers/` and `notebooks/`: beside the package, or the current folder."""
-    for folder in (Path(__file__).resolve().parent.parent, Path.cwd()):
+    """The folder that holds `papers/` and `notebooks/`: the one that DIALNB_PROJECT names, the working folder or one
+    above it, the checkout that the package stands in, or else the copy that an installed package carries."""
+    named, here = os.environ.get("DIALNB_PROJECT"), Path.cwd()
+    places = ([Path(named).expanduser().absolute()] if named else []) + [here, *here.parents, PACKAGED.parents[1]]
+    for folder in (*places, PACKAGED):
         if (folder / "papers" / SLUGS[0] / "paper.yaml").is_file():
             return folder
     raise DataError(
-        f"expected the folder papers/ of the dialnb checkout, found none beside the package or in {Path.cwd()}; "
-        "run from a clone, installed with pip install -e ."
+        f"expected the folder papers/ within the installed package ({PACKAGED}), found none there, beside the package "
+        f"or in {here}; install dialnb again"
     )
 
 

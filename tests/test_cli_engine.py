@@ -8,7 +8,9 @@ import pytest
 
 from dialnb.cli import main
 from dialnb.data.corpora import Conversation, write_corpus
+from dialnb.errors import DataError
 from dialnb.evaluation import bundled
+from dialnb.models.encoder import load_encoder
 
 
 @pytest.fixture
@@ -35,3 +37,25 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
 def test_an_option_that_the_objective_does_not_know_is_named(corpus, tmp_path, capsys):
     assert train(corpus, tmp_path / "out", "--option", "temprature=0.1") != 0
     assert "temprature" in capsys.readouterr().err
+
+
+def test_what_was_trained_is_saved_even_if_it_cannot_be_scored(corpus, tmp_path, monkeypatch, capsys):
+    def damaged():
+        raise DataError("the bundled data is damaged")
+
+    monkeypatch.setattr(bundled, "intent_sets", damaged)
+    assert train(corpus, tmp_path / "out") == 1 and "damaged" in capsys.readouterr().err
+    assert load_encoder(str(tmp_path / "out")).dim
+
+
+@pytest.mark.parametrize("name", ["a file/out", "full"], ids=["cannot be written", "holds something else"])
+def test_a_place_that_cannot_take_the_encoder_is_refused_before_the_training(
+    name, corpus, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("dialnb.training.recipes.train_recipe", lambda *_: pytest.fail("it trained"))
+    (tmp_path / "full").mkdir()
+    kept = [tmp_path / "full" / "thesis.txt", tmp_path / "a file"]
+    for path in kept:
+        path.write_text("mine")
+    assert train(corpus, tmp_path / name) == 1 and "name another" in capsys.readouterr().err
+    assert [path.read_text() for path in kept] == ["mine", "mine"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import statistics
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -34,6 +35,18 @@ def paper(request):
 
 def raw_paper(slug: str) -> dict:
     return yaml.safe_load((project_root() / "papers" / slug / "paper.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("where", ["named", "here", "above", "nowhere"])
+def test_the_project_is_the_one_named_or_around_the_working_folder_or_that_of_the_package(where, tmp_path, monkeypatch):
+    for name in ("mine", "other"):
+        (tmp_path / name / "papers" / "dse").mkdir(parents=True)
+        (tmp_path / name / "papers" / "dse" / "paper.yaml").touch()
+    mine = tmp_path / "mine"
+    if where == "named":
+        monkeypatch.setenv("DIALNB_PROJECT", str(mine))
+    monkeypatch.chdir({"named": tmp_path / "other", "here": mine, "above": mine / "papers", "nowhere": tmp_path}[where])
+    assert project_root() == (Path(__file__).resolve().parents[1] if where == "nowhere" else mine)
 
 
 def test_every_folder_of_papers_is_a_known_paper_and_every_paper_has_a_folder():

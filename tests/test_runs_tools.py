@@ -27,6 +27,7 @@ from dialnb.runs import start, tools
 from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
 from dialnb.runs.files import read_json, write_json
+from dialnb.runs.provenance import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,6 +74,15 @@ def finished(tmp_path, monkeypatch):
 
 
 # --- the run's own parts ----------------------------------------------------------------------------------------------
+
+
+def test_the_repository_around_an_installed_package_is_not_that_of_its_code(tmp_path):
+    (tmp_path / "site" / "dialnb").mkdir(parents=True)
+    (tmp_path / "site" / "dialnb" / "__init__.py").touch()
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "Mine"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    assert commit(tmp_path / "site")["commit"] is None
 
 
 def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):

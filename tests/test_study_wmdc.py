@@ -148,6 +148,25 @@ def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
     assert (compared["status"] == "substitute").all() and (compared["seeds"] == 4).all()
 
 
+def test_the_command_keeps_what_was_scored_before_it_was_interrupted(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        diaeval, "BENCHMARK", [diaeval.BENCHMARK[1], diaeval.BENCHMARK[0]._replace(function=interrupted)]
+    )
+    tiny.encoder().save(tmp_path / "mine")
+    small = ["--limit", "20", "--train-limit", "30"]
+    assert main(["diaeval", str(tmp_path / "mine"), *small, "-o", str(tmp_path / "rows.csv")]) == 130
+    assert set(pd.read_csv(tmp_path / "rows.csv")["dataset"]) == {"CI-ToD"}
+
+
+def test_the_command_refuses_a_file_that_cannot_be_written_before_it_scores(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["diaeval", "no encoder of this name", "-o", str(tmp_path / "file" / "rows.csv")]) == 1
+    assert "rows.csv cannot be written" in capsys.readouterr().err
+
+
 def test_the_command_refuses_impossible_limits(capsys):
     assert main(["diaeval", "mini", "--lists", "1"]) == 2
     assert "--lists must be at least 2" in capsys.readouterr().err

@@ -36,22 +36,29 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score, print, write."""
+    """Score and print; with a file, write what there is after every dataset."""
     from dialnb.evaluation.diaeval import run_diaeval
     from dialnb.models.encoder import load_encoder
+    from dialnb.papers import load_cells
+    from dialnb.runs.files import check_writable
 
     for name, least in (("limit", 10), ("train_limit", 10), ("lists", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise BadParameter(f"--{name.replace('_', '-')} must be at least {least}, but is {value}")
+    load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
+    if options.out:
+        check_writable(options.out)
+
+    def keep(rows: pd.DataFrame) -> None:
+        if options.out:
+            rows.assign(encoder=options.encoder).to_csv(options.out, index=False)
+
     rows = run_diaeval(
         load_encoder(options.encoder), options.data, limit=options.limit, train_limit=options.train_limit,
-        groups=options.lists, progress=lambda line: print(f"… {line}", file=sys.stderr, flush=True),
+        groups=options.lists, progress=lambda line: print(f"… {line}", file=sys.stderr, flush=True), keep=keep,
     )  # fmt: skip
     rows = rows.assign(encoder=options.encoder)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        rows.to_csv(options.out, index=False)
     if options.json:
         print(rows.to_json(orient="records", lines=True), end="")
         return 0

@@ -121,8 +121,10 @@ def _corpus(arguments: argparse.Namespace) -> int:
 
 def _pretrain(arguments: argparse.Namespace) -> int:
     from dialnb.models.cards import pretraining_card
+    from dialnb.models.saving import check_place
     from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 
+    check_place(arguments.out)
     settings = change(pretraining_settings(arguments.shape), arguments.set)
     recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
     dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
@@ -140,9 +142,11 @@ def _train(arguments: argparse.Namespace) -> int:
     from dialnb.examples.own import augmentation_of
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
+    from dialnb.models.saving import check_place
     from dialnb.training.recipes import get_recipe, train_recipe
 
     recipe = get_recipe(arguments.recipe)
+    check_place(arguments.out)
     encoder = load_encoder(arguments.encoder)
     settings = recipe.settings if torch.cuda.is_available() else replace(recipe.settings, precision="float32")
     settings = change(settings, arguments.set)
@@ -161,15 +165,15 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
-    """Score, write the folder with its card and the facts of its making, print both."""
+    """Write the encoder before anything else can fail; then score it, add its card and the facts of its making."""
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
-    from dialnb.papers import project_root
     from dialnb.runs.provenance import provenance
 
+    encoder.save(out, dtype=torch.float16)
     summary = intent_summary(intent_scores(encoder.eval()))
-    facts = {"provenance": provenance(project_root()), **result.facts, "steps": result.steps,
+    facts = {"provenance": provenance(), **result.facts, "steps": result.steps,
              "seconds": round(result.seconds, 1), "tokens_per_second": round(result.tokens_per_second),
              "examples_per_second": round(result.examples_per_second), "peak_memory_gb": result.peak_memory_gb,
              "scores": json.loads(summary.to_json(orient="index"))}  # fmt: skip
@@ -221,14 +225,15 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
 
 def _bench(arguments: argparse.Namespace) -> int:
     from dialnb.benchmarks.engine import run_benchmarks
-    from dialnb.papers import project_root
+    from dialnb.runs.files import check_writable
     from dialnb.runs.provenance import provenance
 
+    if arguments.out:
+        check_writable(arguments.out)
     table = run_benchmarks(arguments.shape, arguments.batch, arguments.steps)
     print(table.to_string(index=False, float_format=lambda x: f"{x:,.2f}" if abs(x) < 100 else f"{x:,.0f}", na_rep=""))
     if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        content = {"provenance": provenance(project_root()), "rows": json.loads(table.to_json(orient="records"))}
+        content = {"provenance": provenance(), "rows": json.loads(table.to_json(orient="records"))}
         arguments.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"\nwritten to {arguments.out}", file=sys.stderr)
     return 0

@@ -117,12 +117,16 @@ def compare(options: argparse.Namespace) -> int:
 
 def record(options: argparse.Namespace) -> int:
     """Copy, say how much, and write the digest of all that is kept."""
+    from dialnb.errors import DataError
+    from dialnb.papers import PACKAGED
     from dialnb.report.digest import digest
     from dialnb.report.gather import gather, recorded_runs
     from dialnb.runs.profiles import project
     from dialnb.runs.record import record as keep
 
     root = project(options.project)
+    if root == PACKAGED:
+        raise DataError("runs are kept in papers/ of a folder of your own, not in the installed package: dialnb init")
     places = [place for folder in options.folders for place in keep(folder, root)]
     if not options.project:
         home = root / "papers"

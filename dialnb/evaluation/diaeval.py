@@ -203,6 +203,7 @@ def run_diaeval(
     train_limit: int | None = None,
     groups: int | None = None,
     progress: Callable[[str], Any] = lambda line: None,
+    keep: Callable[[pd.DataFrame], Any] = lambda rows: None,
 ) -> pd.DataFrame:
     """All of DiaEval for one encoder: tidy rows with a column ``table``; what could not be had is in ``.attrs``.
 
@@ -212,6 +213,7 @@ def run_diaeval(
             ``"official"`` the paper's own releases where they can be had.
         limit, train_limit, groups: at most so many validation and test items, training items, lists of candidates.
         progress: is called with a line before each dataset.
+        keep: is called with all rows so far after each dataset, so that what is interrupted is not lost.
     """
     limits = {"limit": limit, "train_limit": train_limit, "groups": groups}
     rows, missing = [], {}
@@ -225,7 +227,8 @@ def run_diaeval(
             progress(f"{test.name}: {dataset}")
             chosen = {name: limits[name] for name in test.settings}
             rows.append(test.function(encoder, records, dataset, **chosen).assign(table=test.table))
-    frame = pd.concat(rows, ignore_index=True)
+            frame = pd.concat(rows, ignore_index=True)
+            keep(frame)
     frame.attrs["not_run"] = missing
     return frame
 

@@ -23,7 +23,7 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
             "an encoder with pooling='pooler' has no sentence-transformers layout; save it with 'cls' or 'mean'"
         )
     folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    check_place(folder)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         _write(encoder, draft, card, dtype)
@@ -33,6 +33,15 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return folder
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a place where no encoder can be written, or where something else lies that would be lost."""
+    from dialnb.runs.files import check_writable
+
+    if folder.exists() and not (folder / "modules.json").is_file() and (folder.is_file() or any(folder.iterdir())):
+        raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")
+    check_writable(folder)
 
 
 def _swap_in(draft: Path, folder: Path) -> None:

@@ -110,9 +110,9 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
             try:
                 reason = _beside(lambda: _papermill(request, source, Voice(log)))
             except KeyboardInterrupt:
-                _record(request, root, "interrupted", began)
+                _record(request, "interrupted", began)
                 raise
-        reason = _record(request, root, reason, began)
+        reason = _record(request, reason, began)
     for name in ("notebook.ipynb", "log.txt", "run.json"):
         _without_places(folder / name, root)
     status = "failed" if reason else "ran"
@@ -164,13 +164,13 @@ def _beside(work: Callable[[], str]) -> str:
     return said[0] if said else "papermill ended without a word"
 
 
-def _record(request: Request, root: Path, reason: str, began: float) -> str:
+def _record(request: Request, reason: str, began: float) -> str:
     """Complete `run.json`: a failure is written down even if the notebook never came to open its run; why it failed."""
     path = request.folder / "run.json"
     record = read_json(path)
     if record is None or datetime.fromisoformat(record["updated"]).timestamp() < int(began):
         record = {"slug": request.slug, "profile": request.profile, "parameters": request.parameters}
-        record |= {"started": _time(began), **provenance(root), "stages": [], "status": "done", "reason": ""}
+        record |= {"started": _time(began), **provenance(), "stages": [], "status": "done", "reason": ""}
     if record["status"] == "running" and not reason:
         reason = "the notebook ended without run.finish(), so its results were not written"
     if reason:

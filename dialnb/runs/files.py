@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +30,15 @@ def write_table(shown: Any, stem: Path) -> None:
             stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
     if hasattr(shown, "to_csv"):
         shown.to_csv(stem.with_suffix(".csv"), index=False)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work is done, a file or folder that cannot be written where it shall be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}); name another place") from None
 
 
 ITEMS = "items.csv.xz"

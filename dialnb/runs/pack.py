@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dialnb.errors import BadParameter, DataError
+from dialnb.papers import PACKAGED
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
@@ -32,7 +33,7 @@ HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
 """Declared, but not needed by a headless run."""
 
 USUAL = (
-    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "seaborn", "pandas", "matplotlib",
+    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "pandas", "matplotlib",
 )  # fmt: skip
 """What a GPU machine usually has; with everything that these need."""
 
@@ -128,14 +129,14 @@ def pack(
 def pack_project(root: Path, folder: Path) -> None:
     """The package, the papers and the notebooks as they stand, and which commit that is."""
     package = Path(__file__).resolve().parent.parent
-    leave = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints", "results")
+    leave = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints", "results", PACKAGED.name)
     shutil.copytree(package, folder / "dialnb", ignore=leave)
     for path in [root / name for name in PROJECT_FILES] + sorted(root.glob("*.py")):
         if path.is_dir():
             shutil.copytree(path, folder / path.name, ignore=leave)
         elif path.is_file():
             shutil.copy2(path, folder / path.name)
-    (folder / "PACKED.json").write_text(json.dumps({"code": commit(package.parent)}, indent=1), encoding="utf-8")
+    (folder / "PACKED.json").write_text(json.dumps({"code": commit()}, indent=1), encoding="utf-8")
 
 
 def usual_packages() -> dict[str, str]:

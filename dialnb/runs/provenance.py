@@ -16,25 +16,32 @@ from dialnb.runs.files import sha256
 
 PACKAGES = (
     "dialnb", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "scipy", "pandas",
-    "scikit-learn", "matplotlib", "seaborn", "umap-learn", "papermill", "ipykernel",
+    "scikit-learn", "matplotlib", "umap-learn", "papermill", "ipykernel",
 )  # fmt: skip
 
 
-def provenance(root: Path) -> dict[str, Any]:
+CODE = Path(__file__).resolve().parents[2]
+"""Where the package stands: a checkout, a packed copy, or the packages of an environment."""
+
+
+def provenance() -> dict[str, Any]:
     """Everything about this process that its results may depend on."""
-    return {"code": commit(root), "packages": packages(), "hardware": hardware(), "environment": settings()}
+    return {"code": commit(), "packages": packages(), "hardware": hardware(), "environment": settings()}
 
 
-def commit(root: Path) -> dict[str, Any]:
-    """Commit and whether tracked files differ from it; of a packed copy, what the packing wrote down."""
-    packed = root / "PACKED.json"
+def commit(code: Path = CODE) -> dict[str, Any]:
+    """Commit and whether tracked files differ from it; of a packed copy, what the packing wrote down.
+
+    An installed package has none, even where its environment lies within a repository, which is somebody else's.
+    """
+    packed = code / "PACKED.json"
     if packed.is_file():
         return json.loads(packed.read_text(encoding="utf-8"))["code"]
-    head = _git(root, "rev-parse", "HEAD")
+    head = _git(code, "rev-parse", "HEAD") if _git(code, "ls-files", "dialnb/__init__.py") else None
     if head is None:
         return {"commit": None, "dirty": None, "note": "not a git checkout"}
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no") or ""
-    difference = _git(root, "diff", "HEAD") or ""
+    changed = _git(code, "status", "--porcelain", "--untracked-files=no") or ""
+    difference = _git(code, "diff", "HEAD") or ""
     found: dict[str, Any] = {"commit": head, "dirty": bool(changed)}
     if changed:
         found["changed"] = [line[3:] for line in changed.splitlines()][:50]

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DialnbError
+from dialnb.papers import PACKAGED
 from dialnb.runs.files import ITEMS, say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint, hashed_once
 from dialnb.runs.profiles import Settings, load_profiles, project
@@ -42,7 +43,8 @@ def start(
     """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
     root = project()
     settings = load_profiles(slug, root).resolve(profile, seed, encoder, overrides)
-    folder = Path(out) if out else root / "runs" / run_name(slug, profile, seed, encoder, overrides)
+    home = Path.cwd() if root == PACKAGED else root
+    folder = Path(out) if out else home / "runs" / run_name(slug, profile, seed, encoder, overrides)
     run = Run(slug, profile, settings, folder.expanduser().absolute(), root)
     _watch_cells(run)
     _quiet_libraries()
@@ -83,7 +85,7 @@ class Run:
         self._began, self._inside = time.time(), False
         folder.mkdir(parents=True, exist_ok=True)
         self._state = {"status": "running", "reason": ""}
-        self._provenance = provenance(root)
+        self._provenance = provenance()
         self.save()
         say(f"run {folder.name}")
 
