@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dialnb import __version__
-from dialnb.errors import BadParameter, DialnbError, UnknownName
+from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words
 
 COMMANDS = ("run", "report", "tools", "data", "engine", "diaeval", "reproduce", "matrix")
 
@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of the output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"dialnb: {in_words(error)}", file=sys.stderr)
         return 1
 
 

@@ -125,9 +125,9 @@ def test_a_file_is_known_by_its_content_and_options_and_crosses_to_another_proce
     [
         ("", "shop.csv is empty"),
         ("text,intent\n", "column names but no rows"),
-        ("Utterance,Label\nhi,greet\n", "no column 'text'; found: Utterance, Label.*columns={'text': 'Utterance'}"),
-        ("dialog_id,txt\n1,hi\n", "columns={'dialogue': 'dialog_id', 'text': 'txt'}"),
-        ("dialogue,said,acts\n1,hi,x\n", "no column 'text'; .*columns={'text': '...'}"),
+        ("Utterance,Label\nhi,greet\n", "no column 'text'; found: Utterance, Label.*--column 'text=Utterance'"),
+        ("dialog_id,txt\n1,hi\n", "--column 'dialogue=dialog_id' --column 'text=txt'"),
+        ("dialogue,said,acts\n1,hi,x\n", "no column 'text'; .*--column 'text=NAME'"),
         ("a,b\n1,2\n", "no column 'text'; found: a, b. .*What is read: .*response selection: context, candidates"),
         ("text,intent\nhi,greet\n ,greet\nhi, you,greet\n",
          "2 bad row.*line 3: 'text' is empty; line 4: 3 cells instead of 2; is a text with a separator not quoted"),
@@ -178,7 +178,9 @@ def test_a_misspelt_path_and_a_misspelt_column_are_told_the_nearest(tmp_path):
 @pytest.mark.parametrize("header", ["label", "intnet", "category"])
 def test_a_column_that_is_not_read_but_looks_like_one_of_ours_is_pointed_out(tmp_path, header):
     path = written(tmp_path, f"text,{header},date\nhi,greet,1\n")
-    with pytest.warns(UserWarning, match=f"'{header}' is not read; if it is the intent, say columns={{'intent'"):
+    with pytest.warns(
+        UserWarning, match=f"'{header}' is not read; if it is the intent, say so .--column 'intent={header}'"
+    ):
         from_csv(path)
 
 

@@ -214,7 +214,7 @@ def test_a_notebook_that_never_finishes_its_run_counts_as_failed(tmp_path):
     content["cells"] = content["cells"][: content["cells"].index(opening) + 1]
     path.write_text(json.dumps(content), encoding="utf-8")
     run = execute(Request("toy", "smoke", out=tmp_path / "runs"), tmp_path / "toy")
-    assert run.status == "failed" and "without run.finish()" in run.reason
+    assert run.status == "failed" and "before its run was finished" in run.reason
     assert record(tmp_path / "runs" / "toy-smoke-seed1")["status"] == "failed"
 
 

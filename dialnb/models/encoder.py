@@ -227,6 +227,17 @@ def _quiet_transformers():
             logging.enable_progress_bar()
 
 
+def _tokenizer(where: str, safe: dict):
+    """The tokenizer of an encoder; a broken file makes the libraries raise anything at all."""
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(where, **safe)
+    except Exception as error:
+        told = str(error).splitlines()[0] if str(error) else "no reason is given"
+        raise DataError(f"the tokenizer of encoder '{where}' cannot be read (tokenizer.json): {told}") from error
+
+
 def load_encoder(
     name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
 ) -> Encoder:
@@ -257,7 +268,7 @@ def load_encoder(
             t5 = config.model_type in ("t5", "mt5")  # whose module takes long to import
             kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
             transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
+            tokenizer = _tokenizer(where, safe)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(

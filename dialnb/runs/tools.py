@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import read_json, read_rows, table_at
+from dialnb.runs.files import read_json, read_rows, read_run, table_at
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, stored_encoders
 from dialnb.runs.run import MEASURED
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def open_run(folder: Path) -> dict[str, Any]:
     """The record of a run folder, or an error that says what the folder is not."""
-    record = read_json(folder / "run.json")
+    record = read_run(folder)
     if record is None:
         raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
     return record
