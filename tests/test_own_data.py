@@ -135,6 +135,7 @@ def test_a_file_is_known_by_its_content_and_options_and_crosses_to_another_proce
         ("text,slots\nhi,city=Rome\n", "line 2: slot city=Rome does not occur in the text"),
         ("text,slots\nto Rome,Rome\n", "line 2: slots are written name=value"),
         ("text,text\nhi,you\n", "two columns named 'text'"),
+        ("text,Text\nhi,you\n", "columns 'text' and 'Text', which may both be the text: .*--column text=Text"),
         ("first,second,score\na,b,high\n", "line 2: score 'high' is not a number"),
         ("context,candidates,labels\nhi,a|b,1\n", "line 2: 'labels' should be 0 or 1 for each of the 2 candidates"),
         ("text\n" + "\t\nx,y\n" * 7, "7 bad row.*and 2 more"),
@@ -153,11 +154,26 @@ def test_a_wrong_file_is_answered_with_a_sentence(tmp_path, text, said):
         ('{"text": ["hi"]}\n', "line 1: 'text' should be text, but is"),
         ('{"utterances": "a|b", "label": "x"}\n{"utterances": 3, "label": "x"}\n', "line 2: .utterances. should be"),
         ('{"utterances": [3]}\n', "an utterance is a text or an object"),
+        ('{"text": "hi"}\n{"Text": "you"}\n', "columns 'text' and 'Text'"),
+        ('{"text": "hi"}\n{"text": "half \\ud83d"}\n', r"line 2 has half a character, \\ud83d"),
+        ('{"text": "whole \\ud83d\\ude00"}\n{"text": 3, "slots": "x"}\n', "line 2: slots are written"),
+        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1 has too many brackets within brackets"),
     ],
 )  # fmt: skip
 def test_wrong_json_lines_are_answered_with_a_sentence(tmp_path, text, said):
     with pytest.raises(DataError, match=said):
         from_jsonl(written(tmp_path, text, "mine.jsonl"))
+
+
+def test_of_two_columns_that_differ_in_case_the_one_that_is_named_is_read(tmp_path):
+    path = written(tmp_path, "text,Text,Note,note\nhi,you,1,2\n")
+    assert [row.text for row in from_csv(path, columns={"text": "Text"})] == ["you"]
+
+
+@pytest.mark.parametrize("name", ["shop.CSV", "shop.Tsv", "shop.JSONL"])
+def test_the_ending_of_a_file_counts_in_any_case(tmp_path, name):
+    text = '{"text": "hi"}\n' if name == "shop.JSONL" else "text\nhi\n"
+    assert [row.text for row in from_file(written(tmp_path, text, name))] == ["hi"]
 
 
 def test_a_misspelt_path_and_a_misspelt_column_are_told_the_nearest(tmp_path):

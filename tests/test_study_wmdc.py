@@ -149,8 +149,9 @@ def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
 
 
 def test_the_command_refuses_impossible_limits(capsys):
-    assert main(["diaeval", "mini", "--lists", "1"]) == 2
-    assert "--lists must be at least 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["diaeval", "mini", "--lists", "1"])
+    assert "must be a whole number, at least 2, but is '1'" in capsys.readouterr().err
 
 
 # --- counting -----------------------------------------------------------------------------------------------------

@@ -228,14 +228,19 @@ def _quiet_transformers():
 
 
 def _tokenizer(where: str, safe: dict):
-    """The tokenizer of an encoder; a broken file makes the libraries raise anything at all."""
+    """The tokenizer of an encoder; of a broken file the libraries raise anything, of a missing one they make one up."""
     import transformers
 
     try:
-        return transformers.AutoTokenizer.from_pretrained(where, **safe)
+        found = transformers.AutoTokenizer.from_pretrained(where, **safe)
+        if len(found.get_vocab()) > len(found.all_special_ids):
+            return found
+        trouble = "it has no words"
     except Exception as error:
-        told = str(error).splitlines()[0] if str(error) else "no reason is given"
-        raise DataError(f"the tokenizer of encoder '{where}' cannot be read (tokenizer.json): {told}") from error
+        trouble = str(error).splitlines()[0] if isinstance(error, OSError) else "it is broken"
+    raise DataError(
+        f"the tokenizer of encoder '{where}' cannot be used (tokenizer.json, tokenizer_config.json): {trouble}"
+    )
 
 
 def load_encoder(

@@ -107,7 +107,8 @@ def stored_pooling(folder: Path) -> str | None:
     ]
     wanted = [said["pooling_mode"]] if "pooling_mode" in said else wanted
     if len(wanted) != 1 or wanted[0] not in flags.values():
-        raise DataError(f"{path} asks for {wanted}, but dialnb pools by one of mean, cls and max: pass pooling=")
+        said = " and ".join(map(str, wanted)) or "nothing"
+        raise DataError(f"{path} asks for {said}, but dialnb pools by one of mean, cls and max: choose a pooling")
     return wanted[0]
 
 

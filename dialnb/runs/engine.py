@@ -175,6 +175,7 @@ def _papermill(request: Request, source: Path, voice: Voice) -> str:
     except Exception as error:  # a kernel that dies must not stop the other notebooks
         died = type(error).__name__ == "DeadKernelError"
         reason = "its kernel died (killed, or out of memory?)" if died else in_words(error)
+        reason += f" ({request.folder})" if isinstance(error, OSError) and not error.filename else ""
         voice.say(f"the notebook could not be executed: {reason}")
         return reason
     return ""

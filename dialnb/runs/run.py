@@ -308,7 +308,8 @@ def _watch_cells(run: Run) -> None:
     def after(result: Any) -> None:
         error = result.error_in_exec or result.error_before_exec
         if error is not None and run._state["status"] != "done":
-            run.fail(in_words(error))
+            with suppress(OSError):  # the disk may be full
+                run.fail(in_words(error))
 
     _show_figures(shell)
     for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "_dialnb", False)]:
