@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dialnb import __version__
-from dialnb.errors import BadParameter, DialnbError, UnknownName
+from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words
 
 COMMANDS = ("init", "run", "report", "tools", "data", "engine", "diaeval", "reproduce", "matrix")
 
@@ -25,14 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["data", "info", "CLINC150"])        # doctest: +SKIP
     0
     """
-    parser = argparse.ArgumentParser(
-        prog="dialnb", description="Five papers on dialogue representation learning, reproduced in notebooks."
-    )
-    parser.add_argument("--version", action="version", version=f"dialnb {__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        import_module(f"dialnb.commands.{name}").register(subparsers)
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _say_warning
@@ -46,6 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        print(f"dialnb: {in_words(error)}", file=sys.stderr)
+        return 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line with all its sub-commands."""
+    parser = argparse.ArgumentParser(
+        prog="dialnb", description="Five papers on dialogue representation learning, reproduced in notebooks."
+    )
+    parser.add_argument("--version", action="version", version=f"dialnb {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        import_module(f"dialnb.commands.{name}").register(subparsers)
+    return parser
 
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -40,3 +40,15 @@ class Offline(DataError):
 
 class TrainingError(DialnbError):
     """Training cannot go on: a NaN loss, a batch of one, a checkpoint that does not fit."""
+
+
+def in_words(error: BaseException) -> str:
+    """An error as a sentence for a person at a shell; of what nobody foresaw, its kind as well.
+
+    >>> in_words(PermissionError(13, "Permission denied", "runs"))
+    'runs: permission denied'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror[0].lower()}{error.strerror[1:]}"
+    return str(error) if isinstance(error, DialnbError) else f"{type(error).__name__}: {error}"

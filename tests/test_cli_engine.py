@@ -34,6 +34,61 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
     assert "| my shop | 24 | not in the registry |" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.parametrize("recipe", ["DSE", "DSE 2-1", "TOD-BERT", "WMDC"])
+def test_a_recipe_that_needs_dialogues_says_so_of_utterances(recipe, tmp_path, capsys):
+    path = tmp_path / "shop.CSV"
+    path.write_text("text,intent\nwhere is my order now,order\ni want my money back,refund\n", encoding="utf-8")
+    assert main(["train", recipe, "--corpus", str(path), "-o", str(tmp_path / "out")]) == 1
+    err = capsys.readouterr().err
+    assert f"{recipe} learns from dialogues of at least" in err and "DSE-dropout or SimCSE-unsup" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--set", "batch_size=many"), "'batch_size' must be a whole number"),
+        (("--set", "batch_size=0"), "batch_size must be above 0"),
+        (("--set", "seed=1e20"), "'seed' must be a whole number, at least 0, at most 2147483647"),
+        (("--set", "learning_rate=inf"), "'learning_rate' must be a number"),
+        (("--set", "learning_rate=nan"), "'learning_rate' must be a number"),
+        (("--set", "schedule=linaer"), "did you mean 'linear'"),
+        (("--set", "drop_last=perhaps"), "'drop_last' must be true or false"),
+        (("--option", "temperature=hot"), "temperature above 0, but got hot"),
+        (("--option", "temperature=Infinity"), "temperature above 0, but got inf"),
+        (("--option", "form=Nope"), "unknown"),
+        (("--encoder", "./nowhere"), "no encoder folder at './nowhere'"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_before_the_data_are_read(given, said, tmp_path, capsys):
+    assert train("no-such-file.csv", tmp_path / "out", *given) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_templates_are_made_of_a_file_of_ones_own_and_nothing_else(tmp_path, capsys):
+    assert main(["train", "TaDSE", "--corpus", "reachable", "-o", str(tmp_path / "out")]) == 2
+    assert "TaDSE learns from utterances with slots" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("train", "DSE"), ("pretrain",)])
+def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(command, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "out"
+    assert main([*command, "--corpus", "no-such-file.csv", "-o", str(place)]) == 1
+    assert f"nothing can be written to {place}" in capsys.readouterr().err
+
+
+def test_all_encoders_are_there_before_the_first_is_scored(monkeypatch, capsys):
+    monkeypatch.setattr(bundled, "intent_scores", lambda *_: pytest.fail("an encoder was scored"))
+    assert main(["evaluate", "mini", "./nowhere"]) == 1
+    assert "no encoder folder at './nowhere'" in capsys.readouterr().err
+
+
+def test_the_bench_without_its_extra_says_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["bench"]) == 1
+    assert "(datasets and sentence-transformers): pip install 'dialnb[bench]'" in capsys.readouterr().err
+
+
 def test_an_option_that_the_objective_does_not_know_is_named(corpus, tmp_path, capsys):
     assert train(corpus, tmp_path / "out", "--option", "temprature=0.1") != 0
     assert "temprature" in capsys.readouterr().err

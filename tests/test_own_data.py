@@ -125,9 +125,9 @@ def test_a_file_is_known_by_its_content_and_options_and_crosses_to_another_proce
     [
         ("", "shop.csv is empty"),
         ("text,intent\n", "column names but no rows"),
-        ("Utterance,Label\nhi,greet\n", "no column 'text'; found: Utterance, Label.*columns={'text': 'Utterance'}"),
-        ("dialog_id,txt\n1,hi\n", "columns={'dialogue': 'dialog_id', 'text': 'txt'}"),
-        ("dialogue,said,acts\n1,hi,x\n", "no column 'text'; .*columns={'text': '...'}"),
+        ("Utterance,Label\nhi,greet\n", "no column 'text'; found: Utterance, Label.*--column 'text=Utterance'"),
+        ("dialog_id,txt\n1,hi\n", "--column 'dialogue=dialog_id' --column 'text=txt'"),
+        ("dialogue,said,acts\n1,hi,x\n", "no column 'text'; .*--column 'text=NAME'"),
         ("a,b\n1,2\n", "no column 'text'; found: a, b. .*What is read: .*response selection: context, candidates"),
         ("text,intent\nhi,greet\n ,greet\nhi, you,greet\n",
          "2 bad row.*line 3: 'text' is empty; line 4: 3 cells instead of 2; is a text with a separator not quoted"),
@@ -135,6 +135,7 @@ def test_a_file_is_known_by_its_content_and_options_and_crosses_to_another_proce
         ("text,slots\nhi,city=Rome\n", "line 2: slot city=Rome does not occur in the text"),
         ("text,slots\nto Rome,Rome\n", "line 2: slots are written name=value"),
         ("text,text\nhi,you\n", "two columns named 'text'"),
+        ("text,Text\nhi,you\n", "columns 'text' and 'Text', which may both be the text: .*--column text=Text"),
         ("first,second,score\na,b,high\n", "line 2: score 'high' is not a number"),
         ("context,candidates,labels\nhi,a|b,1\n", "line 2: 'labels' should be 0 or 1 for each of the 2 candidates"),
         ("text\n" + "\t\nx,y\n" * 7, "7 bad row.*and 2 more"),
@@ -153,11 +154,26 @@ def test_a_wrong_file_is_answered_with_a_sentence(tmp_path, text, said):
         ('{"text": ["hi"]}\n', "line 1: 'text' should be text, but is"),
         ('{"utterances": "a|b", "label": "x"}\n{"utterances": 3, "label": "x"}\n', "line 2: .utterances. should be"),
         ('{"utterances": [3]}\n', "an utterance is a text or an object"),
+        ('{"text": "hi"}\n{"Text": "you"}\n', "columns 'text' and 'Text'"),
+        ('{"text": "hi"}\n{"text": "half \\ud83d"}\n', r"line 2 has half a character, \\ud83d"),
+        ('{"text": "whole \\ud83d\\ude00"}\n{"text": 3, "slots": "x"}\n', "line 2: slots are written"),
+        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1 has too many brackets within brackets"),
     ],
 )  # fmt: skip
 def test_wrong_json_lines_are_answered_with_a_sentence(tmp_path, text, said):
     with pytest.raises(DataError, match=said):
         from_jsonl(written(tmp_path, text, "mine.jsonl"))
+
+
+def test_of_two_columns_that_differ_in_case_the_one_that_is_named_is_read(tmp_path):
+    path = written(tmp_path, "text,Text,Note,note\nhi,you,1,2\n")
+    assert [row.text for row in from_csv(path, columns={"text": "Text"})] == ["you"]
+
+
+@pytest.mark.parametrize("name", ["shop.CSV", "shop.Tsv", "shop.JSONL"])
+def test_the_ending_of_a_file_counts_in_any_case(tmp_path, name):
+    text = '{"text": "hi"}\n' if name == "shop.JSONL" else "text\nhi\n"
+    assert [row.text for row in from_file(written(tmp_path, text, name))] == ["hi"]
 
 
 def test_a_misspelt_path_and_a_misspelt_column_are_told_the_nearest(tmp_path):
@@ -178,7 +194,9 @@ def test_a_misspelt_path_and_a_misspelt_column_are_told_the_nearest(tmp_path):
 @pytest.mark.parametrize("header", ["label", "intnet", "category"])
 def test_a_column_that_is_not_read_but_looks_like_one_of_ours_is_pointed_out(tmp_path, header):
     path = written(tmp_path, f"text,{header},date\nhi,greet,1\n")
-    with pytest.warns(UserWarning, match=f"'{header}' is not read; if it is the intent, say columns={{'intent'"):
+    with pytest.warns(
+        UserWarning, match=f"'{header}' is not read; if it is the intent, say so .--column 'intent={header}'"
+    ):
         from_csv(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,10 +15,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from browser import find_chromium
+from papermill import PapermillExecutionError
 
+from dialnb import cli
+from dialnb.errors import BadParameter, UnknownName
 from dialnb.papers import SLUGS
-from dialnb.runs.engine import OwnKernel, Request, Voice, execute
-from dialnb.runs.jobs import command_line, gpu_slots
+from dialnb.runs import start
+from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, execute
+from dialnb.runs.files import read_run
+from dialnb.runs.jobs import command_line, gpu_slots, run_all
 
 HERE = Path(__file__).parent
 STEPS = ("--set", "steps=12")
@@ -158,7 +164,7 @@ def children(pid: int) -> list[int]:
 def test_killed_and_interrupted_and_run_again_it_goes_on_and_ends_with_the_same_tables(both, project):
     start_and_stop(project, 0, signal.SIGKILL)
     folder = next((project / "killed").glob("toy-*"))
-    assert record(folder)["status"] == "running"
+    assert record(folder)["status"] == "running" and read_run(folder)["status"] == "interrupted"
     assert start_and_stop(project, 4, signal.SIGTERM) == 130
     assert (record(folder)["status"], record(folder)["reason"]) == ("failed", "interrupted")
 
@@ -214,8 +220,90 @@ def test_a_notebook_that_never_finishes_its_run_counts_as_failed(tmp_path):
     content["cells"] = content["cells"][: content["cells"].index(opening) + 1]
     path.write_text(json.dumps(content), encoding="utf-8")
     run = execute(Request("toy", "smoke", out=tmp_path / "runs"), tmp_path / "toy")
-    assert run.status == "failed" and "without run.finish()" in run.reason
+    assert run.status == "failed" and "before its run was finished" in run.reason
     assert record(tmp_path / "runs" / "toy-smoke-seed1")["status"] == "failed"
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """The toy project as the one that `start` finds."""
+    monkeypatch.setenv("DIALNB_PROJECT", str(HERE / "toy"))
+
+
+@pytest.mark.parametrize(
+    "given", [{"shots": [1, -1]}, {"pooling": "maen"}, {"rate": float("inf")}, {"encoder": "./nowhere"}, {"stepz": 1}]
+)
+def test_what_a_notebook_cannot_set_is_refused_before_its_run_begins(toy, tmp_path, given):
+    with pytest.raises((BadParameter, UnknownName)):
+        start("toy", "smoke", overrides=given, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_that_was_foreseen_is_told_as_a_sentence_without_its_traceback(tmp_path, monkeypatch, capsys):
+    def notebook(*_, **__):
+        told = {"exec_count": 1, "source": "start()", "traceback": ["Traceback ..."]}
+        raise PapermillExecutionError(cell_index=2, ename="Offline", evalue="SGD is not here; fetch it", **told)
+
+    monkeypatch.setattr("dialnb.runs.engine.execute_notebook", notebook)
+    run = execute(Request("toy", "smoke", out=tmp_path), HERE / "toy")
+    assert run.reason == "cell 3: SGD is not here; fetch it"
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def test_a_full_disk_fails_the_run_with_a_record_and_the_next_one_goes_on(toy, tmp_path, monkeypatch):
+    def notebook(_, output, parameters, **__):
+        run = start("toy", **parameters)
+        if run.settings.seed == 2:
+            return run.finish()
+        filled.append(output.parent)
+        raise OSError(errno.ENOSPC, "No space left on device", "notebook.ipynb")
+
+    def write(path, text, **options):
+        """Into a full folder only the record goes, once what was reserved for it is given back."""
+        if path.parent in filled and ((path.parent / RESERVE).exists() or "run.json" not in path.name):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return plain(path, text, **options)
+
+    plain, filled = Path.write_text, []
+    monkeypatch.setattr("dialnb.runs.engine.execute_notebook", notebook)
+    monkeypatch.setattr(Path, "write_text", write)
+    runs = run_all([Request("toy", "smoke", seed, out=tmp_path) for seed in (1, 2)], HERE / "toy")
+    assert [run.status for run in runs] == ["failed", "ran"]
+    failed = record(tmp_path / "toy-smoke-seed1")
+    assert (failed["status"], failed["reason"]) == ("failed", "notebook.ipynb: no space left on device")
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(capsys):
+    class Full:
+        def write(self, *_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        flush = write
+
+    Voice(Full()).say("going on")
+    assert capsys.readouterr().out == "going on\n"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("dialnb.runs.jobs.execute", lambda *_: pytest.fail("a notebook was started"))
+    place = str(tmp_path / "file" / "runs")
+    assert cli.main(["run", "toy", "--profile", "smoke", "--project", str(HERE / "toy"), "--out", place]) == 1
+    assert f"nothing can be written to {place} (not a directory)" in capsys.readouterr().err
+
+
+def test_the_list_tells_a_run_that_goes_on_from_one_that_was_killed_and_a_damaged_one(toy, tmp_path, capsys):
+    def listed() -> str:
+        assert cli.main(["list", "--out", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    run = start("toy", "smoke", out=tmp_path / "mine")
+    run = start("toy", "smoke", out=tmp_path / "mine")  # as when a cell is run again
+    assert "mine: running" in listed()
+    run._lock.release(force=True)  # as the system does when a process ends
+    assert "mine: interrupted" in listed() and record(run.folder)["status"] == "running"
+    (tmp_path / "mine" / "run.json").write_text("{", encoding="utf-8")
+    assert "run.json is damaged" in listed()
 
 
 def test_gpus_are_handed_out_once_each_unless_told_otherwise(monkeypatch):

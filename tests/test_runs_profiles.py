@@ -10,7 +10,7 @@ import yaml
 from dialnb import cli
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.runs.planning import evaluate
-from dialnb.runs.profiles import load_profiles, parse_profiles
+from dialnb.runs.profiles import Parameter, load_profiles, parse_profiles, show
 from dialnb.runs.run import run_name
 
 TOY = Path(__file__).parent / "toy"
@@ -51,10 +51,12 @@ def test_an_empty_encoder_means_the_profiles_own(toy):
     [
         ("steps", 2.0), ("steps", True), ("steps", "2"), ("steps", 0), ("steps", 1001), ("steps", None), ("shots", 1),
         ("shots", ["1"]), ("pooling", "max"), ("normalise", 1), ("limit", "3"), ("rate", float("nan")), ("rate", -0.1),
+        ("rate", float("inf")), ("steps", 10**20), ("limit", -1), ("limit", 10**20), ("shots", [1, -1]), ("shots", []),
+        ("shots", [1, 10**20]), ("encoder", "./nowhere"), ("encoder", "no such thing"), ("encoder", "a/b/c"),
     ],
 )  # fmt: skip
 def test_a_wrong_type_or_an_impossible_value_is_refused_with_what_is_allowed(toy, name, value):
-    with pytest.raises(BadParameter, match=f"parameter '{name}' must be .*, but is"):
+    with pytest.raises(BadParameter, match=f"parameter '{name}' must be .*, but (is|has)"):
         toy.resolve("smoke", overrides={name: value})
 
 
@@ -84,13 +86,30 @@ def test_what_is_typed_is_read_in_the_declared_type(toy):
             toy.parse([text])
 
 
+@pytest.mark.parametrize("text", ["1,5", "1, 5", "[1, 5]", "[1,5,]", "'1', '5'", '["1", "5"]'])
+def test_lists_are_written_both_ways_on_the_command_line_and_in_a_notebook(toy, text):
+    assert toy.parse([f"shots={text}"])["shots"] == (1, 5)
+    assert toy.resolve("smoke", overrides={"shots": text}).shots == (1, 5)
+
+
+def test_a_list_that_is_half_in_brackets_or_has_a_value_twice_is_refused(toy):
+    for text, complaint in (("[1, 5", "'shots=.1, 5.'"), ("1,5,1", "'shots' has 1 more than once")):
+        with pytest.raises(BadParameter, match=complaint):
+            toy.parse([f"shots={text}"])
+
+
+def test_an_item_with_a_comma_goes_through_a_command_line_in_quotes():
+    names = Parameter("names", "list[str]", (), "whatever")
+    assert names.parse(show(("a,b", "c"))) == ("a,b", "c")
+
+
 @pytest.mark.parametrize(
     ("place", "value", "complaint"),
     [
-        (("parameters", "steps", "default"), "many", "'steps' must be int"),
-        (("parameters", "steps", "typ"), "int", "unknown fields"),
+        (("parameters", "steps", "default"), "many", "'steps' must be a whole number"),
+        (("parameters", "steps", "typ"), "int", "unknown fields, typ"),
         (("parameters", "steps", "type"), "number", "unknown type of parameter"),
-        (("profiles", "smoke", "steps"), 0, "'steps' must be int"),
+        (("profiles", "smoke", "steps"), 0, "'steps' must be a whole number"),
         (("profiles", "smoke", "stepz"), 1, "did you mean 'steps'"),
         (("profiles", "tiny"), {}, "unknown profile"),
         (("conflicts",), [{"between": [{"poling": "cls"}], "because": "x"}], "did you mean 'pooling'"),
@@ -137,7 +156,11 @@ def test_a_dry_run_tells_stages_data_models_and_steps_and_makes_nothing(command,
 def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(command):
     code, out, _ = command("run", "toy", "--help-parameters")
     assert code == 0
-    assert "steps  (int, at least 1, at most 1000)" in out and "default 8; smoke: 4" in out and "training steps" in out
+    assert (
+        "steps  (a whole number, at least 1, at most 1000)" in out
+        and "default 8; smoke: 4" in out
+        and "training steps" in out
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,15 +169,32 @@ def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(comman
         (("toyy",), "did you mean 'toy'"),
         (("toy", "--profile", "quik"), "did you mean 'quick'"),
         (("toy", "--set", "stepz=1"), "did you mean 'steps'"),
-        (("toy", "--set", "steps=no"), "must be int"),
-        (("toy", "--seed", "-1"), "'seed' must be int, at least 0"),
-        (("toy", "--jobs", "0"), "--jobs must be at least 1"),
+        (("toy", "--set", "steps=no"), "must be a whole number"),
+        (("toy", "--set", "rate=inf"), "'rate' must be a number, at least 0.0, at most 2147483647, but is inf"),
+        (("toy", "--set", "shots=1,-2"), "(a list: shots=1,5 or 'shots=[1, 5]'), but has -2"),
+        (
+            ("toy", "--seed", str(10**20)),
+            f"'seed' must be a whole number, at least 0, at most 2147483647, but is 1{'0' * 20}",
+        ),
+        (("toy", "--encoder", "./nowhere"), "must be a bundled encoder, a folder or a hub id, but is './nowhere'"),
+        (("toy", "--dry-run", "--encoder", "./nowhere"), "but is './nowhere'"),
+        (("toy", "--encoder", "org/never-heard-of"), "there is no encoder 'org/never-heard-of'"),
     ],
 )
 def test_a_wrong_command_ends_with_code_2_before_a_kernel_starts(command, monkeypatch, arguments, complaint):
     monkeypatch.setattr("dialnb.runs.jobs.run_all", lambda *_: pytest.fail("a notebook was started"))
     code, _, err = command("run", *arguments)
     assert code == 2 and complaint in err
+
+
+@pytest.mark.parametrize(
+    ("option", "least"), [("--seed=-1", 0), ("--seed=1e20", 0), ("--seed=nan", 0), ("--jobs=0", 1), ("--jobs=two", 1)]
+)
+def test_an_option_that_is_no_count_is_refused_with_the_least_one(command, capsys, option, least):
+    with pytest.raises(SystemExit) as stopped:
+        command("run", "toy", option)
+    assert stopped.value.code == 2
+    assert f"must be a whole number, at least {least}, but is '{option.partition('=')[2]}'" in capsys.readouterr().err
 
 
 def test_the_list_names_title_profiles_and_notebook(command, tmp_path):
@@ -170,3 +210,48 @@ def test_the_papers_own_profiles_are_sound(path):
     profiles = load_profiles(path.parent.name)
     for name in profiles.profiles:
         estimate(profiles, profiles.resolve(name))
+
+
+PAPERS = {
+    path.parent.name: load_profiles(path.parent.name)
+    for path in sorted((Path(__file__).parent.parent / "papers").glob("*/profiles.yaml"))
+}
+SETTINGS = [(slug, p) for slug, profiles in PAPERS.items() for p in profiles.parameters.values()]
+NAMES = [(slug, p.name) for slug, p in SETTINGS if p.kind == "str"]
+NUMBERS = [(slug, p.name) for slug, p in SETTINGS if p.kind in ("int", "float")]
+
+
+@pytest.mark.parametrize(("slug", "name"), NAMES)
+def test_every_setting_that_takes_names_refuses_one_that_is_not_known(slug, name):
+    profiles = PAPERS[slug]
+    parameter = profiles.parameters[name]
+    known = parameter.choices[0]
+    with pytest.raises(BadParameter, match=f"'{name}' must be .*one of .*, but (is|has) 'Nope'"):
+        profiles.parse([f"{name}={known},Nope" if parameter.is_list else f"{name}=Nope"])
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "-1", "1e20"])
+def test_no_setting_takes_an_impossible_number(text):
+    for slug, name in NUMBERS:
+        with pytest.raises(BadParameter, match=f"'{name}' must be "):
+            PAPERS[slug].parse([f"{name}={text}"])
+
+
+def test_a_rate_or_a_number_of_epochs_of_nothing_is_refused_before_training_would():
+    rates = [(slug, name) for slug, name in NUMBERS if name.endswith(("learning_rate", "epochs"))]
+    assert len(rates) > 20
+    for slug, name in rates:
+        with pytest.raises(BadParameter, match=f"'{name}' must be a number, above 0"):
+            PAPERS[slug].parse([f"{name}=0"])
+
+
+def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
+    from dialnb.studies import dse, wmdc
+    from dialnb.training.pretrain import SHAPES
+
+    declared = {slug: profiles.parameters for slug, profiles in PAPERS.items()}
+    assert set(declared["dse"]["models"].choices) == set(dse.TRAINED)
+    assert set(declared["dse"]["checkpoints"].choices) == set(dse.CHECKPOINTS)
+    assert set(declared["wmdc"]["models"].choices) == set(wmdc.ROWS.values())
+    assert set(declared["wmdc"]["checkpoints"].choices) == set(wmdc.CHECKPOINTS)
+    assert {p.choices for _, p in SETTINGS if p.kind == "encoder"} == {(), tuple(SHAPES)}

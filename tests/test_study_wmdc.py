@@ -168,8 +168,9 @@ def test_the_command_refuses_a_file_that_cannot_be_written_before_it_scores(tmp_
 
 
 def test_the_command_refuses_impossible_limits(capsys):
-    assert main(["diaeval", "mini", "--lists", "1"]) == 2
-    assert "--lists must be at least 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["diaeval", "mini", "--lists", "1"])
+    assert "must be a whole number, at least 2, but is '1'" in capsys.readouterr().err
 
 
 # --- counting -----------------------------------------------------------------------------------------------------

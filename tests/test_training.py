@@ -81,7 +81,10 @@ def test_warm_up_and_decay_are_hugging_faces(schedule, total, warmup):
         ({"warmup": 1.0}, "warmup is a share"),
         ({"weight_decay": -0.1}, "weight_decay must be 0 or above"),
         ({"freeze": -1}, "freeze must be 0 or above"),
-        ({"seed": -1}, "seed must be 0 or above"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 2147483647"),
+        ({"seed": 10**20}, "seed must be a whole number from 0 to 2147483647"),
+        ({"learning_rate": math.inf}, "learning_rate must be above 0 and finite"),
+        ({"weight_decay": math.inf}, "weight_decay must be 0 or above and finite"),
     ],
 )
 def test_wrong_settings_are_refused_with_a_sentence(wrong, says):

@@ -204,7 +204,7 @@ def test_what_is_set_by_hand_names_the_folder_as_the_command_line_does():
         ({"papers": ["dze"]}, UnknownName, "did you mean 'dse'"),
         ({"profiles": ["tiny"]}, UnknownName, "unknown profile of dse 'tiny'"),
         ({"seeds": []}, BadParameter, "'seeds' as a list that is not empty"),
-        ({"seeds": ["one"]}, BadParameter, "'seed' must be int"),
+        ({"seeds": ["one"]}, BadParameter, "'seed' must be a whole number"),
         ({"set": {"dse": {"epoch": 1}}}, UnknownName, "did you mean 'epochs'"),
         ({"set": {"dsee": {"epochs": 1}}}, UnknownName, "did you mean 'dse'"),
         ({"resources": {"gpu": {}}}, UnknownName, "unknown profile among the resources"),

@@ -132,6 +132,6 @@ def parse_claims(slug: str, raw: list[Mapping[str, Any]], where: str) -> tuple[C
     ids = [claim.id for claim in found]
     if len(set(ids)) < len(ids):
         raise DataError(
-            f"{where}: claim ids must be unique, found {sorted({i for i in ids if ids.count(i) > 1})} twice"
+            f"{where}: claim ids must be unique, found {', '.join(sorted({i for i in ids if ids.count(i) > 1}))} twice"
         )
     return tuple(found)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialnb.errors import BadParameter
+from dialnb.commands import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +27,11 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("encoder", metavar="ENCODER", help="bundled name, SentenceTransformer or model folder, hub id")
     parser.add_argument("--data", default="bundled", choices=("bundled", "sources", "official"),
                         help="bundled data with stand-ins, public copies, or official releases")  # fmt: skip
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N validation and N test items per dataset")
-    parser.add_argument("--train-limit", type=int, metavar="N", help="at most N training items per dataset")
-    parser.add_argument("--lists", type=int, metavar="N", help="rank the candidates of at most N dialogues")
+    parser.add_argument(
+        "--limit", type=count(10), metavar="N", help="at most N validation and N test items per dataset"
+    )
+    parser.add_argument("--train-limit", type=count(10), metavar="N", help="at most N training items per dataset")
+    parser.add_argument("--lists", type=count(2), metavar="N", help="rank the candidates of at most N dialogues")
     parser.add_argument("--json", action="store_true", help="tidy rows for machines, one JSON object a line")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV")
     parser.set_defaults(run=run)
@@ -42,10 +44,6 @@ def run(options: argparse.Namespace) -> int:
     from dialnb.papers import load_cells
     from dialnb.runs.files import check_writable
 
-    for name, least in (("limit", 10), ("train_limit", 10), ("lists", 2)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise BadParameter(f"--{name.replace('_', '-')} must be at least {least}, but is {value}")
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
     if options.out:
         check_writable(options.out)

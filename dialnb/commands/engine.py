@@ -8,7 +8,8 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
-from dialnb.errors import DialnbError, UnknownName
+from dialnb.commands import count
+from dialnb.errors import BadParameter, DataError, UnknownName
 
 
 def register(subparsers) -> None:
@@ -23,7 +24,7 @@ def register(subparsers) -> None:
     pretrain.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
     pretrain.add_argument("--shape", default="mini", help="mini, small, medium or base (default: %(default)s)")
     pretrain.add_argument("--kind", default="bert", help="bert or electra (default: %(default)s)")
-    pretrain.add_argument("--vocabulary", type=int, default=8192, help="word pieces (default: %(default)s)")
+    pretrain.add_argument("--vocabulary", type=count(100), default=8192, help="word pieces (default: %(default)s)")
     pretrain.set_defaults(run=_pretrain)
 
     train = subparsers.add_parser("train", help="train an encoder by a recipe of the papers")
@@ -32,7 +33,7 @@ def register(subparsers) -> None:
     train.add_argument("--corpus", required=True, help="a collection, a file made by 'dialnb corpus', or your own "
                        ".csv or .jsonl of dialogues or utterances (see dialnb.data.own)")  # fmt: skip
     train.add_argument("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file")
-    train.add_argument("--cap", type=int, metavar="N", help="at most about N utterances of every corpus")
+    train.add_argument("--cap", type=count(1), metavar="N", help="at most about N utterances of every corpus")
     train.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                        help="an option of the objective, such as temperature=0.1 or form=plain")  # fmt: skip
     train.set_defaults(run=_train)
@@ -54,32 +55,37 @@ def register(subparsers) -> None:
 
     bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
     bench.add_argument("--shape", help="mini, small, medium or base (default: base on a GPU, mini on a CPU)")
-    bench.add_argument("--batch", type=int, help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
-    bench.add_argument("--steps", type=int, help="timed steps (default: 200 on a GPU, 12 on a CPU)")
+    bench.add_argument("--batch", type=count(2), help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
+    bench.add_argument("--steps", type=count(1), help="timed steps (default: 200 on a GPU, 12 on a CPU)")
     bench.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
     bench.set_defaults(run=_bench)
 
 
 def change(settings, changes: list[str]):
-    """A dataclass with ``key=value`` changes applied."""
-    known = {field.name for field in fields(settings)}
-    parsed = parse(changes, "--set")
-    for key in parsed:
-        if key not in known:
-            raise UnknownName("training setting", key, known)
-    try:
-        return replace(settings, **parsed)
-    except TypeError as error:
-        raise DialnbError(f"cannot apply {', '.join(changes)}: {error}") from error
+    """A dataclass with ``key=value`` changes applied, each read in the type of its field."""
+    from dialnb.runs.profiles import Parameter
 
-
-def parse(changes: list[str], flag: str) -> dict:
-    """``key=value`` texts as a dictionary, values read as JSON where possible."""
+    types = {field.name: field.type.replace(" | None", "?") for field in fields(settings)}
     parsed = {}
+    for key, value in split(changes, "--set").items():
+        if key not in types:
+            raise UnknownName("training setting", key, types)
+        parsed[key] = Parameter(key, types[key], getattr(settings, key), "a training setting").parse(value)
+    return replace(settings, **parsed)
+
+
+def split(changes: list[str], flag: str) -> dict[str, str]:
+    """``key=value`` texts as a dictionary."""
     for text in changes:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise DialnbError(f"{flag} takes KEY=VALUE, but got {text!r}")
+        if "=" not in text:
+            raise BadParameter(f"{flag} takes KEY=VALUE, but got '{text}'")
+    return {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in changes)}
+
+
+def _options(changes: list[str]) -> dict:
+    """Options of an objective, values read as JSON where possible."""
+    parsed = {}
+    for key, value in split(changes, "--option").items():
         try:
             parsed[key] = json.loads(value)
         except ValueError:
@@ -91,21 +97,20 @@ def _own(path: str | Path, columns: list[str], **options):
     """A file of the user's own, with what it calls its columns."""
     from dialnb.data.own import from_file
 
-    named = {ours: str(theirs) for ours, theirs in parse(columns, "--column").items()}
-    return from_file(path, columns=named, **options)
+    return from_file(path, columns=split(columns, "--column"), **options)
 
 
 def _conversations(corpus: str, only: str | None = None, columns: list[str] = ()) -> list:
     from dialnb.data.corpora import COLLECTIONS, collection, conversations, read_corpus
-    from dialnb.data.own import SUFFIXES
+    from dialnb.data.own import is_own
     from dialnb.examples.own import conversations_of
 
     if corpus in COLLECTIONS:
         return list(conversations(collection(corpus)))
-    if corpus.endswith(SUFFIXES):
+    if is_own(corpus):
         return conversations_of(_own(corpus, columns))
     if not Path(corpus).is_file():
-        raise DialnbError(f"no corpus {corpus!r}: neither a file nor one of {', '.join(COLLECTIONS)}")
+        raise DataError(f"there is no corpus '{corpus}': neither a file nor one of {', '.join(COLLECTIONS)}")
     found = read_corpus(corpus)
     wanted = {part.label for part in collection(only)} if only else {d.corpus for d in found}
     return [d for d in found if d.corpus in wanted]
@@ -127,8 +132,8 @@ def _pretrain(arguments: argparse.Namespace) -> int:
     check_place(arguments.out)
     settings = change(pretraining_settings(arguments.shape), arguments.set)
     recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
+    work = _work(arguments.out)
     dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
-    work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     encoder, result = pretrain(dialogues, recipe, work, name=arguments.out.name)
     _save(encoder, arguments.out, result, dialogues, pretraining_card, recipe)
     return 0
@@ -138,30 +143,38 @@ def _train(arguments: argparse.Namespace) -> int:
     import torch
 
     from dialnb.data.corpora import capped
-    from dialnb.data.own import SUFFIXES
+    from dialnb.data.own import is_own
     from dialnb.examples.own import augmentation_of
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.models.saving import check_place
     from dialnb.training.recipes import get_recipe, train_recipe
 
-    recipe = get_recipe(arguments.recipe)
+    recipe, options = get_recipe(arguments.recipe), _options(arguments.option)
     check_place(arguments.out)
-    encoder = load_encoder(arguments.encoder)
+    filled = recipe.paper == "tadse"
+    if filled and not is_own(arguments.corpus):
+        raise BadParameter(f"{recipe.name} learns from utterances with slots: give a .csv, .tsv or .jsonl of your own")
     settings = recipe.settings if torch.cuda.is_available() else replace(recipe.settings, precision="float32")
-    settings = change(settings, arguments.set)
+    settings, work = change(settings, arguments.set), _work(arguments.out)
+    encoder = load_encoder(arguments.encoder)
+    recipe.objective(encoder, **options)  # refuses bad options before the data are read
     dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
     if arguments.cap:
         dialogues = capped(dialogues, arguments.cap)
-    work = arguments.out.with_name(f"{arguments.out.name}.checkpoints")
     start = encoder.name
-    options = parse(arguments.option, "--option")
-    filled = recipe.paper == "tadse" and arguments.corpus.endswith(SUFFIXES)
     data = [augmentation_of(_own(arguments.corpus, arguments.column))] if filled else dialogues
     result = train_recipe(arguments.recipe, encoder, data, settings, work, work, options)
     encoder.name = arguments.out.name
     _save(encoder, arguments.out, result, dialogues, recipe_card, (recipe.name, start, settings))
     return 0
+
+
+def _work(out: Path) -> Path:
+    """The folder of the checkpoints, beside that of the encoder, once both can be written."""
+    from dialnb.runs.files import make_folder
+
+    return make_folder(out.with_name(f"{out.name}.checkpoints"))
 
 
 def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
@@ -194,13 +207,14 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     if arguments.data:
         return _evaluate_own(arguments)
+    encoders = {name: load_encoder(name) for name in arguments.encoders}
     sets = intent_sets()
-    rows = [intent_scores(load_encoder(name), sets).assign(encoder=name) for name in arguments.encoders]
+    rows = [intent_scores(encoder, sets).assign(encoder=name) for name, encoder in encoders.items()]
     if arguments.json:
         print(pd.concat(rows).to_json(orient="records", lines=True))
         return 0
     print("Prototype accuracy in %, bundled test sets, mean of 10 seeds; ± is the 95 % interval of Ave over seeds\n")
-    tables = {name: intent_summary(part) for name, part in zip(arguments.encoders, rows, strict=True)}
+    tables = {name: intent_summary(part) for name, part in zip(encoders, rows, strict=True)}
     print(pd.concat(tables, names=["encoder"]).round(2).to_string())
     return 0
 
@@ -211,11 +225,12 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
     from dialnb.evaluation.own import evaluate_own, summary_own
     from dialnb.models.encoder import load_encoder
 
+    encoders = {name: load_encoder(name) for name in arguments.encoders}
     records = _own(arguments.data, arguments.column)
     if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
         print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
         records = _own(arguments.data, arguments.column, held_out=0.2)
-    rows = pd.concat([evaluate_own(load_encoder(name), records).assign(encoder=name) for name in arguments.encoders])
+    rows = pd.concat([evaluate_own(encoder, records).assign(encoder=name) for name, encoder in encoders.items()])
     if arguments.json:
         print(rows.to_json(orient="records", lines=True))
         return 0
@@ -224,6 +239,11 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    from importlib.util import find_spec
+
+    if lacking := [name for name in ("datasets", "sentence_transformers") if find_spec(name) is None]:
+        names = " and ".join(lacking).replace("_", "-")
+        raise DataError(f"dialnb bench compares with packages that are not here ({names}): pip install 'dialnb[bench]'")
     from dialnb.benchmarks.engine import run_benchmarks
     from dialnb.runs.files import check_writable
     from dialnb.runs.provenance import provenance

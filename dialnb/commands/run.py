@@ -9,6 +9,8 @@ import textwrap
 import time
 from pathlib import Path
 
+from dialnb.commands import count
+
 ALL = "all"
 
 
@@ -25,9 +27,9 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("papers", nargs="+", metavar="PAPER", help=f"papers by name, or '{ALL}'")
     add_choices(parser)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time (default: 1)")
+    parser.add_argument("--jobs", type=count(1), default=1, metavar="N", help="notebooks at a time (default: 1)")
     parser.add_argument(
-        "--jobs-per-gpu", type=int, default=1, metavar="N", help="notebooks that share one GPU (default: 1)"
+        "--jobs-per-gpu", type=count(1), default=1, metavar="N", help="notebooks that share one GPU (default: 1)"
     )
     parser.add_argument("--fresh", action="store_true", help="make every stage anew, whatever is in the cache")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and execute nothing")
@@ -39,7 +41,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """What decides the results of a run."""
     parser.add_argument("--profile", default="quick", help="smoke, quick, gpu or paper (default: quick)")
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser.add_argument("--seed", type=count(0), default=1, metavar="N", help="default: 1")
     parser.add_argument("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a parameter; repeatable")
 
@@ -55,11 +57,16 @@ def list_papers(options: argparse.Namespace) -> int:
     import yaml
 
     from dialnb.errors import DataError
-    from dialnb.runs.files import read_json
+    from dialnb.runs.files import read_run
     from dialnb.runs.profiles import known_papers, load_profiles, project
 
     root = project(options.project)
-    records = [(path.parent.name, read_json(path)) for path in sorted(options.out.glob("*/run.json"))]
+    records, damaged = {}, []
+    for path in sorted(options.out.glob("*/run.json")):
+        try:
+            records[path.parent.name] = read_run(path.parent)
+        except DataError as error:
+            damaged.append(str(error))
     for slug in known_papers(root):
         paper = yaml.safe_load((root / "papers" / slug / "paper.yaml").read_text(encoding="utf-8"))
         notebook = (options.notebooks or root / "notebooks") / f"{slug}.ipynb"
@@ -69,15 +76,16 @@ def list_papers(options: argparse.Namespace) -> int:
             profiles = "none yet"
         print(f"{slug:<12} {paper['title']} ({paper['venue']})")
         print(f"{'':<12} profiles: {profiles}; notebook: {'yes' if notebook.is_file() else 'not written yet'}")
-        for name, record in records:
+        for name, record in records.items():
             if record["slug"] == slug:
                 print(f"{'':<12} {name}: {record['status']}, {record['updated'][:16].replace('T', ' ')}")
+    print("".join(f"{line}\n" for line in damaged), end="")
     return 0
 
 
 def run(options: argparse.Namespace) -> int:
     """Check everything, then run; 1 if a notebook failed or, where it was asked for by name, does not exist."""
-    from dialnb.errors import BadParameter
+    from dialnb.runs.planning import check_encoders, describe
     from dialnb.runs.profiles import known_papers, load_profiles, project
 
     root = project(options.project)
@@ -89,19 +97,16 @@ def run(options: argparse.Namespace) -> int:
     if options.help_parameters:
         print("\n\n".join(_parameters(entry) for entry in profiles.values()))
         return 0
-    for name in ("jobs", "jobs_per_gpu"):
-        if getattr(options, name) < 1:
-            raise BadParameter(f"--{name.replace('_', '-')} must be at least 1, but is {getattr(options, name)}")
     said = {slug: entry.parse(options.set) for slug, entry in profiles.items()}
     settings = {
         slug: entry.resolve(options.profile, options.seed, options.encoder, said[slug])
         for slug, entry in profiles.items()
     }
     if options.dry_run:
-        from dialnb.runs.planning import describe
-
         print("\n\n".join(describe(profiles[slug], options.profile, settings[slug]) for slug in slugs))
         return 0
+    for slug in slugs:
+        check_encoders(profiles[slug], settings[slug])
     return _execute(options, root, slugs, said, everything)
 
 

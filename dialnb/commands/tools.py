@@ -86,7 +86,7 @@ def figures(options: argparse.Namespace) -> int:
     """Redraw; figures that were handed over ready-made are named."""
     from dialnb.runs.figures import redraw
 
-    formats = [kind.strip() for kind in options.format.split(",") if kind.strip()]
+    formats = [kind.strip().lower() for kind in options.format.split(",") if kind.strip()]
     written, fixed = redraw(options.folder, formats, options.style, options.out)
     print("\n".join(map(str, written)))
     if fixed:

@@ -128,7 +128,7 @@ def read_corpus(path: str | Path) -> list[Conversation]:
                 corpus, paired, *utterances = json.loads(line)
                 found.append(Conversation(corpus, tuple(utterances), bool(paired)))
     except (lzma.LZMAError, EOFError, ValueError) as error:
-        told = "this is not a dialogue corpus made by 'dialnb data corpus'"
+        told = "this is not a dialogue corpus made by 'dialnb corpus'"
         raise DataError(f"{path}, line {len(found) + 1}: {told}: {error}") from error
     if not found:
         raise DataError(f"{path} holds no dialogues")

@@ -78,12 +78,16 @@ def from_jsonl(path: str | Path, *, columns: Mapping[str, str] | None = None, he
     return _dataset(Path(path), _json_rows, columns or {}, held_out)
 
 
+def is_own(path: str | Path) -> bool:
+    """Whether the name of a file says that it is one of one's own."""
+    return Path(path).suffix.lower() in SUFFIXES
+
+
 def from_file(path: str | Path, **options: Any) -> Dataset:
     """:func:`from_csv` or :func:`from_jsonl`, by the name of the file."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
+    if not is_own(path):
         raise DataError(f"{path}: own data are read from files whose name ends in {', '.join(SUFFIXES)}")
-    return (from_jsonl if suffix == ".jsonl" else from_csv)(path, **options)
+    return (from_jsonl if Path(path).suffix.lower() == ".jsonl" else from_csv)(path, **options)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def _dataset(path: Path, read: Callable, columns: Mapping[str, str], held_out: f
     if not data.strip():
         raise DataError(f"{path.name} is empty: it should have a row of column names, or one JSON object a line")
     if not 0 <= held_out < 1:
-        raise DataError(f"held_out is a share of the records, from 0 to below 1, but is {held_out}")
+        raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
     options = (read.__name__, tuple(sorted(columns.items())), held_out)
     key = hashlib.sha256(json.dumps([VERSION, FORMAT, options, hashlib.sha256(data).hexdigest()]).encode()).hexdigest()
     kept = default_store().cache / "records" / f"own-{key[:16]}.safetensors"
@@ -139,10 +143,17 @@ def _json_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
         if line.strip():
             try:
                 row = json.loads(line)
+                if "\\u" in line:
+                    json.dumps(row, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                half = f"{ord(error.object[error.start]):04x}"
+                raise DataError(f"{name} line {number} has half a character, \\u{half}: remove it") from error
             except ValueError as error:
                 raise DataError(f"{name} line {number} is no JSON: {error}") from error
+            except RecursionError as error:
+                raise DataError(f"{name} line {number} has too many brackets within brackets to be read") from error
             if not isinstance(row, dict):
-                raise DataError(f'{name} line {number} should be an object such as {{"text": "..."}}: {line[:60]!r}')
+                raise DataError(f'{name} line {number} should be an object such as {{"text": "..."}}: {line[:60]}')
             rows.append((number, row))
     yield 1, list(dict.fromkeys(key for _, row in rows for key in row))
     yield from rows
@@ -189,9 +200,17 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
         if theirs not in header:
             raise UnknownName(f"column of {name}", theirs, header)
     if twice := next((column for column in header if header.count(column) > 1), None):
-        raise DataError(f"{name} has two columns named {twice!r}")
-    taken = set(columns.values())
-    return {column.casefold(): column for column in header if column not in taken} | dict(columns)
+        raise DataError(f"{name} has two columns named '{twice}'")
+    found: dict[str, str] = {}
+    for column in (column for column in header if column not in columns.values()):
+        ours = column.casefold()
+        if ours in found and ours in FIELDS and ours not in columns:
+            raise DataError(
+                f"{name} has the columns '{found[ours]}' and '{column}', which may both be the {ours}: rename one, or "
+                f"say which is meant (--column {ours}={column})"
+            )
+        found[ours] = column
+    return found | dict(columns)
 
 
 def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
@@ -199,17 +218,19 @@ def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
     kind = next((kind for kind in KINDS if set(kind.required) <= set(called)), None)
     if kind is None:
         nearest = max(KINDS, key=lambda kind: _closeness(kind, called))
-        names = {field: _like(field, header) or "..." for field in nearest.required if field not in called}
+        names = {field: _like(field, header) or "NAME" for field in nearest.required if field not in called}
+        said = " ".join(f"--column '{ours}={theirs}'" for ours, theirs in names.items())
+        missing = " and no column ".join(f"'{field}'" for field in names)
         listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
         raise DataError(
-            f"{name} has no column {' and no column '.join(map(repr, names))}; found: {', '.join(header)}. "
-            f"If other names are used here, say columns={names}. What is read: {listed}"
+            f"{name} has no column {missing}; found: {', '.join(header)}. "
+            f"If other names are used here, say which ({said}). What is read: {listed}"
         )
     unread = [theirs for ours, theirs in called.items() if ours not in (*kind.required, *kind.optional)]
     for field in (*kind.optional, *KINDS[0].required):
         if field not in called and (like := _like(field, unread)):
-            hint = f"if it is the {field}, say columns={{{field!r}: {like!r}}}"
-            warnings.warn(f"{name}: column {like!r} is not read; {hint}", stacklevel=5)
+            hint = f"if it is the {field}, say so (--column '{field}={like}')"
+            warnings.warn(f"{name}: column '{like}' is not read; {hint}", stacklevel=5)
     return kind
 
 
@@ -230,9 +251,9 @@ def _like(field: str, header: Sequence[str]) -> str:
 def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
     """A share of every intent (of everything, where there are none) as the split "test", drawn once."""
     if not hasattr(records[0], "split"):
-        raise DataError(f"{name} holds {type(records[0]).__name__} records, which have no split: held_out must be 0")
+        raise DataError(f"{name} holds rows that have no split, so that none of them can be held out")
     if len({record.split for record in records}) > 1:
-        raise DataError(f"{name} has splits of its own: leave held_out away, or the column 'split'")
+        raise DataError(f"{name} has splits of its own: hold nothing out, or leave its column 'split' away")
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)

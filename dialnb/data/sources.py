@@ -108,7 +108,7 @@ def _source(name: str, entry: dict[str, Any], pinned: list[SourceFile]) -> Sourc
     except TypeError as error:
         raise DataError(f"registry entry {name} in sources.yaml has missing or unknown fields: {error}") from None
     if source.availability not in AVAILABILITY:
-        raise DataError(f"registry entry {name}: availability {source.availability!r} is not one of {AVAILABILITY}")
+        raise DataError(f"registry entry {name}: its availability is none of {', '.join(AVAILABILITY)}")
     if len({file.key for file in source.files}) != len(source.files):
         raise DataError(f"registry entry {name} lists the same file key twice")
     return source

@@ -176,7 +176,7 @@ def evaluate_adversarial_items(
     """
     widths = {len(group.candidates) for group in groups}
     if len(widths) != 1:
-        raise DataError(f"adversarial lists must have one length, found {sorted(widths)}")
+        raise DataError(f"adversarial lists must have one length, found {', '.join(map(str, sorted(widths)))}")
     original = np.asarray(scorer(groups), np.float64)
     rows: list[dict[str, Any]] = []
     items: list[pd.DataFrame] = []

@@ -44,14 +44,14 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
         case "InferenceItem":
             return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name)
         case kind:
-            raise DataError(f"no evaluator takes {kind} records by themselves")
+            raise DataError(f"{name} holds nothing that can be scored by itself ({kind})")
 
 
 def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
     parts = [records.filter(split=split) for split in splits]
     if not all(map(len, parts)):
         found = ", ".join(sorted(set(records.column("split"))))
-        told = "fill in its column 'split', or read it with held_out=0.2"
+        told = "fill in its column 'split'; where it has none, a fifth of every intent can be held out"
         raise DataError(f"{records.name} should have the splits {', '.join(splits)}, but has {found}: {told}")
     return parts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -65,8 +66,8 @@ def check_choice(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 
 def check_temperature(loss: str, temperature: float) -> None:
-    """Refuse a temperature that is zero or negative."""
-    if not temperature > 0:
+    """Refuse a temperature that is zero, negative or no number."""
+    if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
         raise TrainingError(f"{loss} needs a temperature above 0, but got {temperature}; the papers use 0.05 to 0.5.")
 
 

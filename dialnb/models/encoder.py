@@ -228,6 +228,22 @@ def _quiet_transformers():
             logging.enable_progress_bar()
 
 
+def _tokenizer(where: str, safe: dict):
+    """The tokenizer of an encoder; of a broken file the libraries raise anything, of a missing one they make one up."""
+    import transformers
+
+    try:
+        found = transformers.AutoTokenizer.from_pretrained(where, **safe)
+        if len(found.get_vocab()) > len(found.all_special_ids):
+            return found
+        trouble = "it has no words"
+    except Exception as error:
+        trouble = str(error).splitlines()[0] if isinstance(error, OSError) else "it is broken"
+    raise DataError(
+        f"the tokenizer of encoder '{where}' cannot be used (tokenizer.json, tokenizer_config.json): {trouble}"
+    )
+
+
 def load_encoder(
     name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
 ) -> Encoder:
@@ -258,7 +274,7 @@ def load_encoder(
             t5 = config.model_type in ("t5", "mt5")  # whose module takes long to import
             kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
             transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
+            tokenizer = _tokenizer(where, safe)
     except (OSError, ValueError, SafetensorError) as error:
         known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
         raise DataError(

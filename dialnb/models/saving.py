@@ -106,14 +106,18 @@ def stored_pooling(folder: Path) -> str | None:
     path = Path(folder) / "1_Pooling" / "config.json"
     if not path.is_file():
         return None
-    said = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        said = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} says nothing about pooling: it should hold a JSON object, but is broken") from error
     flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
     wanted = [
         flags.get(name, name) for name, value in said.items() if name.startswith("pooling_mode_") and value is True
     ]
     wanted = [said["pooling_mode"]] if "pooling_mode" in said else wanted
     if len(wanted) != 1 or wanted[0] not in flags.values():
-        raise DataError(f"{path} asks for {wanted}, but dialnb pools by one of mean, cls and max: pass pooling=")
+        said = " and ".join(map(str, wanted)) or "nothing"
+        raise DataError(f"{path} asks for {said}, but dialnb pools by one of mean, cls and max: choose a pooling")
     return wanted[0]
 
 

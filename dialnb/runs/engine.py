@@ -22,8 +22,9 @@ from jupyter_core.paths import jupyter_runtime_dir
 from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
+from dialnb.errors import DialnbError, in_words
 from dialnb.runs.crate import write_crate
-from dialnb.runs.files import read_json, write_json
+from dialnb.runs.files import LOCK, read_json, write_json, write_whole
 from dialnb.runs.profiles import known_papers, load_profiles
 from dialnb.runs.provenance import provenance
 from dialnb.runs.run import run_name
@@ -34,6 +35,8 @@ BUNDLED_PROFILES = ("smoke", "quick")
 OFFLINE = {"DIALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 HEARTBEAT_SECONDS = 20.0
 TRACEBACK_LINES = 15
+RESERVE, RESERVED = ".reserve", 2**18
+"""A file, and its bytes, that makes room for the record of a run that filled the disk."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,13 @@ class NotebookRun:
     notebook: Path | None = None
 
 
-def check(request: Request, root: Path) -> None:
-    """Refuse unknown papers and bad parameters before a kernel starts."""
-    if (root / "papers" / request.slug / "profiles.yaml").is_file() or request.slug not in known_papers(root):
-        load_profiles(request.slug, root).resolve(request.profile, request.seed, request.encoder, request.overrides)
+def check(request: Request, root: Path) -> list[str]:
+    """Refuse unknown papers and bad parameters before a kernel starts; the encoders that are set by hand."""
+    if request.slug in known_papers(root) and not (root / "papers" / request.slug / "profiles.yaml").is_file():
+        return [request.encoder] if request.encoder else []
+    profiles = load_profiles(request.slug, root)
+    settings = profiles.resolve(request.profile, request.seed, request.encoder, request.overrides)
+    return profiles.encoders(settings, by_hand=True)
 
 
 def notebook_path(request: Request, root: Path, notebooks: Path | None = None) -> Path:
@@ -92,31 +98,47 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
     """Execute the notebook of a paper into its run folder; an error is shown, recorded and returned, not raised."""
     if missing := not_written(request, root, notebooks):
         return missing
-    source = notebook_path(request, root, notebooks)
-    folder, began = request.folder, time.time()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
+    source, folder, began = notebook_path(request, root, notebooks), request.folder, time.time()
     try:
-        lock.acquire(timeout=0)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / LOCK, timeout=1), _open_log(folder) as log, tempfile.TemporaryDirectory() as runtime:
+            (folder / RESERVE).write_bytes(os.urandom(RESERVED))
+            with environment(_variables(request, root, runtime)):
+                try:
+                    reason = _beside(lambda: _papermill(request, source, Voice(log)))
+                except KeyboardInterrupt:
+                    _record(request, "interrupted", began)
+                    raise
+            reason = _record(request, reason, began)
+        for name in ("notebook.ipynb", "log.txt", "run.json"):
+            _without_places(folder / name, root)
     except Timeout:
         reason = f"another run is using {folder}; wait for it, or choose another --out"
         return NotebookRun(request.slug, "failed", reason)
-    with lock, (folder / "log.txt").open("w", encoding="utf-8") as log, tempfile.TemporaryDirectory() as runtime:
-        settings = {"JUPYTER_RUNTIME_DIR": runtime, "DIALNB_PROJECT": str(root)}
-        settings |= {"PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"}
-        if request.profile in BUNDLED_PROFILES and not request.encoder:
-            settings |= OFFLINE
-        with environment(settings):
-            try:
-                reason = _beside(lambda: _papermill(request, source, Voice(log)))
-            except KeyboardInterrupt:
-                _record(request, "interrupted", began)
-                raise
-        reason = _record(request, reason, began)
-    for name in ("notebook.ipynb", "log.txt", "run.json"):
-        _without_places(folder / name, root)
+    except OSError as error:
+        reason = in_words(error)
+        with contextlib.suppress(OSError):
+            _record(request, reason, began)
     status = "failed" if reason else "ran"
     return NotebookRun(request.slug, status, reason, time.time() - began, folder / "notebook.ipynb")
+
+
+def _variables(request: Request, root: Path, runtime: str) -> dict[str, str]:
+    """Environment of the kernel; without the network where nothing but bundled files is asked for."""
+    found = {"JUPYTER_RUNTIME_DIR": runtime, "DIALNB_PROJECT": str(root)}
+    found |= {"PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"}
+    return found | (OFFLINE if request.profile in BUNDLED_PROFILES and not check(request, root) else {})
+
+
+@contextlib.contextmanager
+def _open_log(folder: Path) -> Iterator[TextIO]:
+    """The log of a run; a disk that fills up takes the rest of it, not the run's record."""
+    log = (folder / "log.txt").open("w", encoding="utf-8")
+    try:
+        yield log
+    finally:
+        with contextlib.suppress(OSError):
+            log.close()
 
 
 def _without_places(path: Path, root: Path) -> None:
@@ -126,7 +148,7 @@ def _without_places(path: Path, root: Path) -> None:
         for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
             text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}") if len(place.parts) > 1 else text
         if text != before:
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
 
 
 def _papermill(request: Request, source: Path, voice: Voice) -> str:
@@ -144,14 +166,30 @@ def _papermill(request: Request, source: Path, voice: Voice) -> str:
             stderr_file=voice,
         )
     except PapermillExecutionError as error:
+        cell = f"cell {error.cell_index + 1}"
+        if foreseen := _sentence(error.ename, error.evalue):
+            return f"{cell}: {foreseen}"
         lines = "\n".join(error.traceback).splitlines()[-TRACEBACK_LINES:]
-        voice.say(f"\n--- cell {error.cell_index + 1} ---\n{error.source}\n--- error ---\n" + "\n".join(lines))
-        return f"cell {error.cell_index + 1} raised {error.ename}: {error.evalue}"
+        voice.say(f"\n--- {cell} ---\n{error.source}\n--- error ---\n" + "\n".join(lines))
+        return f"{cell} raised {error.ename}: {error.evalue}"
     except Exception as error:  # a kernel that dies must not stop the other notebooks
-        hint = " (killed, or out of memory?)" if type(error).__name__ == "DeadKernelError" else ""
-        voice.say(f"the notebook could not be executed: {type(error).__name__}: {error}{hint}")
-        return f"{type(error).__name__}: {error}{hint}"
+        died = type(error).__name__ == "DeadKernelError"
+        reason = "its kernel died (killed, or out of memory?)" if died else in_words(error)
+        reason += f" ({request.folder})" if isinstance(error, OSError) and not error.filename else ""
+        voice.say(f"the notebook could not be executed: {reason}")
+        return reason
     return ""
+
+
+def _sentence(kind: str, words: str) -> str:
+    """What an error of a cell says, where it is one that was foreseen or one of the system; else nothing."""
+    known, ours = [DialnbError], {DialnbError.__name__}
+    while known:
+        known = [below for above in known for below in above.__subclasses__()]
+        ours |= {below.__name__ for below in known}
+    if kind in ours:
+        return words
+    return words.partition("] ")[2] if words.startswith("[Errno ") else ""
 
 
 def _beside(work: Callable[[], str]) -> str:
@@ -172,12 +210,19 @@ def _record(request: Request, reason: str, began: float) -> str:
         record = {"slug": request.slug, "profile": request.profile, "parameters": request.parameters}
         record |= {"started": _time(began), **provenance(), "stages": [], "status": "done", "reason": ""}
     if record["status"] == "running" and not reason:
-        reason = "the notebook ended without run.finish(), so its results were not written"
-    if reason:
-        record |= {"status": "failed", "reason": reason}
-    write_json(path, record | {"updated": _time(time.time())})
-    write_crate(request.folder)
+        reason = "the notebook ended before its run was finished, so its results were not written"
+    (request.folder / RESERVE).unlink(missing_ok=True)
+    try:
+        write_json(path, record | _state(reason or record["reason"]))
+        write_crate(request.folder)
+    except OSError as error:
+        reason = reason or in_words(error)
+        write_json(path, record | _state(reason))
     return reason
+
+
+def _state(reason: str) -> dict[str, str]:
+    return {"updated": _time(time.time())} | ({"status": "failed", "reason": reason} if reason else {})
 
 
 def _time(stamp: float) -> str:
@@ -239,12 +284,14 @@ class Voice:
         plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "\n")
         with self._lock:
             self._heard, self._open = time.monotonic(), not text.endswith("\n")
-            self.log.write(plain)
+            with contextlib.suppress(OSError):  # a full disk
+                self.log.write(plain)
             self.screen.write(text if self.screen.isatty() else plain)
         return len(text)
 
     def flush(self) -> None:
-        self.log.flush()
+        with contextlib.suppress(OSError):
+            self.log.flush()
         self.screen.flush()
 
     def say(self, line: str) -> None:

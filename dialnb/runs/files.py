@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialnb.errors import DataError
+from filelock import FileLock, Timeout
+
+from dialnb.errors import DataError, in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,16 +60,63 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
     return pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
 
 
-def write_json(path: Path, record: Any) -> None:
-    """Write whole or not at all: a run that is killed leaves the previous text."""
+def make_folder(folder: Path) -> Path:
+    """The folder, made if need be, or an error that says why nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        why = in_words(OSError(error.errno, error.strerror))
+        raise DataError(f"nothing can be written to {folder} ({why}): choose another folder (--out)") from error
+    return folder
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write whole or not at all: a run that is killed, or a disk that is full, leaves the previous text."""
     draft = path.with_name(f".{path.name}.new")
-    draft.write_text(json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a record, whole or not at all."""
+    write_whole(path, json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
     """A record that was written with `write_json`, or None if there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+LOCK = ".lock"
+"""Held in a run's folder by whoever is running it."""
+
+
+def read_run(folder: Path) -> Any:
+    """The `run.json` of a run, or None; one that was killed says so, whatever it wrote when it was running."""
+    try:
+        record = read_json(folder / "run.json")
+    except ValueError as error:
+        raise DataError(f"{folder / 'run.json'} is damaged, so that nothing is known of the run: {error}") from error
+    if record is not None and record["status"] == "running" and not _is_held(folder / LOCK):
+        reason = "its process has ended; run it again and it goes on where it stopped"
+        record |= {"status": "interrupted", "reason": reason}
+    return record
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process has the lock; also where that cannot be found out."""
+    if not path.is_file():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except (Timeout, OSError):
+        return True
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dialnb.runs.engine import NotebookRun, Request, execute, not_written
-from dialnb.runs.files import read_json, say
+from dialnb.runs.files import make_folder, read_json, say
 from dialnb.runs.profiles import show
 
 
@@ -25,6 +25,8 @@ def run_all(
     requests: Sequence[Request], root: Path, notebooks: Path | None = None, jobs: int = 1, jobs_per_gpu: int = 1
 ) -> list[NotebookRun]:
     """Run the notebooks and return what became of each, in the order of the requests."""
+    for out in dict.fromkeys(request.out for request in requests):
+        make_folder(out)
     if jobs <= 1 or len(requests) <= 1:
         return [_one(number, len(requests), request, root, notebooks) for number, request in enumerate(requests, 1)]
     slots = gpu_slots(jobs_per_gpu)

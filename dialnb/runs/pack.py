@@ -95,8 +95,8 @@ def pack(
     encoder: str = "",
 ) -> Packed:  # fmt: skip
     """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
-    suffix = out.name.partition(".tar")[2].lstrip(".")
-    if ".tar" not in out.name or suffix not in ("", "gz", "xz"):
+    suffix = out.name.lower().partition(".tar")[2].lstrip(".")
+    if ".tar" not in out.name.lower() or suffix not in ("", "gz", "xz"):
         raise BadParameter(f"the archive must be named *.tar, *.tar.gz or *.tar.xz, but is {out.name!r}")
     profiles = [load_profiles(slug, root) for slug in slugs]
     settings = [entry.resolve(profile, encoder=encoder) for entry in profiles]

@@ -49,9 +49,9 @@ def estimate(profiles: Profiles, settings: Settings) -> list[Step]:
 
 
 def needs(profiles: Profiles, profile: str, settings: Settings) -> list[Need]:
-    """Data and encoders of a profile; the encoder that is set stands in for the profile's own."""
+    """Data and encoders of a profile, and the encoders that are set."""
     said = profiles.needs.get(profile) or {}
-    encoders = dict.fromkeys([*said.get("encoders", ()), *([settings["encoder"]] if settings.get("encoder") else [])])
+    encoders = dict.fromkeys([*said.get("encoders", ()), *profiles.encoders(settings)])
     return [_data(name) for name in said.get("data", ())] + [_encoder(name) for name in encoders]
 
 
@@ -83,6 +83,24 @@ def _data(name: str) -> Need:
     return Need("data", name, False, f"to be fetched: {amount} (dialnb data fetch {' '.join(reader.sources)})")
 
 
+def check_encoders(profiles: Profiles, settings: Settings) -> None:
+    """Refuse encoders set by hand that are neither on this machine nor on the hub, before anything runs."""
+    for name in profiles.encoders(settings, by_hand=True):
+        if not _encoder(name).present and (trouble := _not_on_the_hub(name)):
+            raise BadParameter(f"there is no encoder '{name}': not bundled, no folder with a config.json, {trouble}")
+
+
+def _not_on_the_hub(name: str) -> str:
+    """Why an encoder cannot be fetched, or nothing."""
+    from huggingface_hub import file_exists
+
+    from dialnb.models.encoder import _hub_answers
+
+    if not _hub_answers():
+        return "not in the hub's cache, and the hub cannot be reached from here"
+    return "" if file_exists(name, "config.json") else "and no model of the hub that can be read"
+
+
 def _encoder(name: str) -> Need:
     from huggingface_hub import try_to_load_from_cache
 
@@ -92,9 +110,9 @@ def _encoder(name: str) -> Need:
         return Need("encoder", name, True, "bundled")
     if (Path(name).expanduser() / "config.json").is_file():
         return Need("encoder", name, True, "folder")
-    if name.count("/") <= 1 and isinstance(try_to_load_from_cache(name, "config.json"), str):
+    if isinstance(try_to_load_from_cache(name, "config.json"), str):
         return Need("encoder", name, True, "in the hub's cache")
-    return Need("encoder", name, False, f"to be fetched from the hub (hf download {name})")
+    return Need("encoder", name, False, f"to be fetched from the hub, if it is there (hf download {name})")
 
 
 def describe(profiles: Profiles, profile: str, settings: Settings) -> str:

@@ -13,12 +13,17 @@
     plan:                             # for --dry-run; `models` and `steps` may be expressions over the parameters
       - {stage: train, models: [DSE, SimCSE], steps: steps}
 
-Types: int, float, str, bool, "list[...]" of those, and a question mark after the type where null is allowed.
+Types: int, float, str, bool, encoder (a bundled name, a folder or a hub id; `choices` are names it may have besides),
+"list[...]" of those, and a question mark after the type where null is allowed. What takes names says which (`choices`).
+Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` say otherwise.
 """
 
 from __future__ import annotations
 
+import csv
+import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +35,19 @@ import yaml
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
-FIELDS = {"type", "default", "help", "choices", "min", "max"}
-SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
+FIELDS = {"type", "default", "help", "choices", "min", "above", "max"}
+SCALARS = {"int": int, "float": float, "str": str, "bool": bool, "encoder": str}
+KINDS = {
+    "int": ("a whole number", "whole numbers"),
+    "float": ("a number", "numbers"),
+    "str": ("text", "names"),
+    "bool": ("true or false", "true or false"),
+    "encoder": ("a bundled encoder, a folder or a hub id", "bundled encoders, folders or hub ids"),
+}
+"""What a value of each kind is, and the items of a list, in words."""
+LARGEST = 2**31 - 1
+"""The largest number that every library takes as a seed or a count."""
+HUB_ID = re.compile(r"(?=.{1,96}$)(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?", re.ASCII)
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -49,6 +65,7 @@ class Parameter:
     help: str
     choices: tuple = ()
     min: float | None = None
+    above: float | None = None
     max: float | None = None
 
     @property
@@ -61,30 +78,64 @@ class Parameter:
         return self.type.startswith("list[")
 
     @property
+    def limits(self) -> tuple[float | None, float]:
+        """The least and the largest number; what is said to be above a number has no least one."""
+        least = 0 if self.min is None and self.above is None else self.min
+        return least, LARGEST if self.max is None else self.max
+
+    @property
     def allowed(self) -> str:
-        """Type and limits in words, as messages and help show them."""
-        limits = [f"at least {self.min}"] if self.min is not None else []
-        limits += [f"at most {self.max}"] if self.max is not None else []
-        limits += [f"one of {', '.join(map(str, self.choices))}"] if self.choices else []
-        return ", ".join([self.type, *limits])
+        """Kind and limits in words, as messages and help show them."""
+        words = [KINDS[self.kind][self.is_list]]
+        if self.kind in ("int", "float") and not self.choices:
+            least, most = self.limits
+            words += [f"above {self.above}" if least is None else f"at least {least}", f"at most {most}"]
+        if self.choices:
+            words[:1] = [] if self.kind == "str" and not self.is_list else words[:1]
+            one = "or one of" if self.kind == "encoder" else "each of them one of" if self.is_list else "one of"
+            words += [f"{one} {', '.join(map(show, self.choices))}"]
+        words += ["or none"] if self.type.endswith("?") else []
+        return ", ".join(words) + (f" (a list: {self.example})" if self.is_list else "")
+
+    @property
+    def example(self) -> str:
+        """The two ways to write a list."""
+        others = {"int": (1, 2), "float": (0.1, 0.2)}.get(self.kind, ("A", "B"))
+        two = (*(self.choices or self.default or ()), *others)[:2]
+        return f"{self.name}={show(two)} or '{self.name}=[{', '.join(map(show, two))}]'"
 
     def check(self, value: Any) -> Any:
-        """The value in its declared type; a list comes back as a tuple."""
+        """The value in its declared type; a list, or a text that is written as one, comes back as a tuple."""
         if value is None and self.type.endswith("?"):
             return None
-        if self.is_list:
-            if not isinstance(value, list | tuple):
-                raise self._bad(value)
-            return tuple(self._check_one(item) for item in value)
-        return self._check_one(value)
+        if not self.is_list:
+            return self._check_one(value)
+        if isinstance(value, str):
+            return self.parse(value)
+        if not isinstance(value, list | tuple):
+            raise self._bad(value)
+        items = tuple(map(self._check_one, value))
+        if twice := [item for place, item in enumerate(items) if item in items[:place]]:
+            raise BadParameter(f"parameter '{self.name}' has {show(twice[0])} more than once ({self.help})")
+        if not items and self.default and self.kind in ("int", "float"):
+            raise self._bad(items)
+        return items
 
     def parse(self, text: str) -> Any:
         """The value that was typed after `--set name=`."""
         if text in ("null", "none") and self.type.endswith("?"):
             return None
-        if self.is_list:
-            return self.check([self._parse_one(part.strip()) for part in text.split(",") if part.strip()])
-        return self.check(self._parse_one(text))
+        return self.check(list(map(self._parse_one, self._split(text))) if self.is_list else self._parse_one(text))
+
+    def _split(self, text: str) -> list[str]:
+        """The items of `A,B` or `[A, B]`; one with a comma in it stands in quotes."""
+        inner = text.strip()
+        if inner.startswith("[") != inner.endswith("]"):
+            raise self._bad(text)
+        inner = inner[1:-1] if inner.startswith("[") else inner
+        quote = "'" if '"' not in inner else '"'
+        items = next(csv.reader([inner], skipinitialspace=True, quotechar=quote), [])
+        return [item.strip() for item in items if item.strip()]
 
     def _parse_one(self, text: str) -> Any:
         try:
@@ -97,13 +148,29 @@ class Parameter:
             value = float(value)
         if type(value) is not SCALARS[self.kind]:
             raise self._bad(value)
-        below, above = self.min is not None and not value >= self.min, self.max is not None and not value <= self.max
-        if below or above or (self.choices and value not in self.choices):
+        if self.kind in ("int", "float"):
+            least, most = self.limits
+            low = value <= self.above if least is None else value < least
+            if low or not value <= most:  # which NaN is not
+                raise self._bad(value)
+        if value in self.choices or (value == self.default == ""):
+            return value
+        if self.choices and self.kind != "encoder":
+            raise self._bad(value)
+        if self.kind == "encoder" and not (_is_encoder_folder(value) or HUB_ID.fullmatch(value)):
             raise self._bad(value)
         return value
 
     def _bad(self, value: Any) -> BadParameter:
-        return BadParameter(f"parameter {self.name!r} must be {self.allowed}, but is {value!r} ({self.help})")
+        near = difflib.get_close_matches(show(value), map(show, self.choices), n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        found = f"'{value}'" if value and isinstance(value, str) else show(value) or "empty"
+        verb = "has" if self.is_list and value and not isinstance(value, list | tuple) else "is"
+        return BadParameter(f"parameter '{self.name}' must be {self.allowed}, but {verb} {found}{hint} ({self.help})")
+
+
+def _is_encoder_folder(name: str) -> bool:
+    return bool(name) and (Path(name).expanduser() / "config.json").is_file()
 
 
 @dataclass(frozen=True)
@@ -192,13 +259,20 @@ class Profiles:
             raise UnknownName(f"parameter of {self.slug}", name, self.parameters)
         return self.parameters[name]
 
+    def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
+        """The encoders that the settings name, or those set by hand; without shapes, which are made here."""
+        asked = [p for p in self.parameters.values() if p.kind == "encoder"]
+        asked = [p for p in asked if not by_hand or settings.origin[p.name] == "set by hand"]
+        named = {p: settings[p.name] if p.is_list else (settings[p.name],) for p in asked}
+        return list(dict.fromkeys(n for p, names in named.items() for n in names if n and n not in p.choices))
+
     def parse(self, items: list[str]) -> dict[str, Any]:
         """`["steps=3", "seeds=1,2"]` as typed values."""
         found = {}
         for item in items:
             name, equals, text = item.partition("=")
             if not equals:
-                raise BadParameter(f"--set takes name=value, but was given {item!r}")
+                raise BadParameter(f"--set takes name=value, but was given '{item}'")
             found[name.strip()] = self.parameter(name.strip()).parse(text.strip())
         return found
 
@@ -209,7 +283,7 @@ class Profiles:
             raise BadParameter(f"{self.slug}: {said} contradict each other: {conflict['because']}")
 
 
-SEED = Parameter("seed", "int", 1, "seed of everything random in the run", min=0)
+SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
 
 
 def project(root: Path | None = None) -> Path:
@@ -266,7 +340,8 @@ def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
 
 def _parameter(name: str, entry: Mapping[str, Any], where: str) -> Parameter:
     if stray := set(entry) - FIELDS:
-        raise DataError(f"{where}: parameter {name!r} has the unknown fields {sorted(stray)}; known: {sorted(FIELDS)}")
+        known = ", ".join(sorted(FIELDS))
+        raise DataError(f"{where}: parameter {name!r} has unknown fields, {', '.join(sorted(stray))}; known: {known}")
     if missing := {"type", "default", "help"} - set(entry):
         raise DataError(f"{where}: parameter {name!r} lacks {', '.join(sorted(missing))}")
     made = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
@@ -281,5 +356,5 @@ def _parameter(name: str, entry: Mapping[str, Any], where: str) -> Parameter:
 def show(value: Any) -> str:
     """A value as it is typed after `--set`."""
     if isinstance(value, list | tuple):
-        return ",".join(map(show, value))
+        return ",".join(f'"{item}"' if "," in str(item) else show(item) for item in value)
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

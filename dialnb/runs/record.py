@@ -17,7 +17,7 @@ from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
-LEFT_OUT = (".lock", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
+LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
 """What can be made again from what is kept or by the run; figures are kept as data."""
 STAGES = 4
 """Lines about stages that a cell of a recorded notebook shows."""

@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dialnb.errors import DialnbError
+from filelock import FileLock, Timeout
+
+from dialnb.errors import DialnbError, in_words
 from dialnb.papers import PACKAGED
-from dialnb.runs.files import ITEMS, say, write_json, write_table
+from dialnb.runs.files import ITEMS, LOCK, make_folder, say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint, hashed_once
+from dialnb.runs.planning import check_encoders
 from dialnb.runs.profiles import Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
@@ -42,7 +46,9 @@ def start(
 ) -> Run:
     """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
     root = project()
-    settings = load_profiles(slug, root).resolve(profile, seed, encoder, overrides)
+    profiles = load_profiles(slug, root)
+    settings = profiles.resolve(profile, seed, encoder, overrides)
+    check_encoders(profiles, settings)
     home = Path.cwd() if root == PACKAGED else root
     folder = Path(out) if out else home / "runs" / run_name(slug, profile, seed, encoder, overrides)
     run = Run(slug, profile, settings, folder.expanduser().absolute(), root)
@@ -83,7 +89,9 @@ class Run:
         self._made: set[str] = set()  # keys of stages that workers of this run made
         self._told = False  # have the workers said which stages they make?
         self._began, self._inside = time.time(), False
-        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(make_folder(folder) / LOCK, is_singleton=True)  # a cell may open the run again
+        with suppress(Timeout):  # `dialnb run` holds it for its kernel
+            self._lock.acquire(timeout=0)
         self._state = {"status": "running", "reason": ""}
         self._provenance = provenance()
         self.save()
@@ -162,7 +170,7 @@ class Run:
         import pandas as pd
 
         if "value" not in rows:
-            raise DialnbError(f"results are tidy rows with a column 'value', but these have {list(rows.columns)}")
+            raise DialnbError(f"results are tidy rows with a column 'value', not {', '.join(map(str, rows.columns))}")
         defaults = {"encoder": self.settings["encoder"]} if "encoder" in self.settings else {}
         defaults["train_seed"] = self.settings["seed"]
         labels = {name: v for name, v in defaults.items() if name not in rows} | labels
@@ -241,6 +249,7 @@ class Run:
         self.save()
         if self._workers is not None:
             self._workers.close(wait=True)
+        self._lock.release(force=True)
         write_crate(self.folder)
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 
@@ -248,6 +257,7 @@ class Run:
         """Write down that the run stopped and why."""
         self._state = {"status": "failed", "reason": reason}
         self.save()
+        self._lock.release(force=True)
 
     def save(self) -> None:
         """Write `run.json` as things stand."""
@@ -305,7 +315,8 @@ def _watch_cells(run: Run) -> None:
     def after(result: Any) -> None:
         error = result.error_in_exec or result.error_before_exec
         if error is not None and run._state["status"] != "done":
-            run.fail(f"{type(error).__name__}: {error}")
+            with suppress(OSError):  # the disk may be full
+                run.fail(in_words(error))
 
     _show_figures(shell)
     for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "_dialnb", False)]:

@@ -48,7 +48,7 @@ def read_sweep(config: Mapping[str, Any]) -> Sweep:
             raise UnknownName("setting of a sweep", name, KEYS)
     for name in AXES:
         if not isinstance(config.get(name), list) or not config[name]:
-            raise BadParameter(f"a sweep needs {name!r} as a list that is not empty, but has {config.get(name)!r}")
+            raise BadParameter(f"a sweep needs '{name}' as a list that is not empty, but has {show(config.get(name))}")
     papers = {slug: load_profiles(slug) for slug in [*config["papers"], *(config.get("set") or {})]}
     sets = {slug: _as_on_the_command_line(profiles, config) for slug, profiles in papers.items()}
     out, runs = Path(config.get("out") or "runs/sweep"), {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import read_json, read_rows, table_at
+from dialnb.runs.files import read_json, read_rows, read_run, table_at
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, check_files, stored_encoders
 from dialnb.runs.run import MEASURED
@@ -30,7 +30,7 @@ def open_run(folder: Path) -> dict[str, Any]:
     Its paper and profile are plain names: folders are found, written and replaced by them.
     """
     try:
-        record = read_json(folder / "run.json")
+        record = read_run(folder)
         if record is None:
             raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
         strange = [name for name in (record["slug"], record["profile"]) if not re.fullmatch(r"\w[\w.-]*", name)]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dialnb import losses
-from dialnb.errors import UnknownName
+from dialnb.errors import BadParameter, UnknownName
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
 from dialnb.models.tokens import Packed
 from dialnb.training.objective import Batch, Objective
@@ -32,6 +32,15 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
+def _rehearse(loss: Callable, sides: int, options: dict) -> None:
+    """Refuse options that the loss cannot be computed with, long before its first batch."""
+    try:
+        loss(*[torch.eye(2)] * sides, **options)
+    except TypeError as error:
+        said = ", ".join(f"{name}={value}" for name, value in options.items())
+        raise BadParameter(f"the loss cannot be computed with these options: {said}") from error
+
+
 class PairObjective(Objective):
     """Two sides per example, in-batch negatives. DSE, SimCSE, TOD-BERT's contrast and WMDC are settings of it.
 
@@ -51,6 +60,7 @@ class PairObjective(Objective):
         for name in options:
             if name not in known:
                 raise UnknownName(f"option of the {loss} loss", name, known)
+        _rehearse(PAIR_LOSSES[loss], 2, options)
         self.names = {"loss": loss, "head": head, "pooling": pooling, "windows": list(windows), **options}
         self.pooling, self.options = pooling, options
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
@@ -86,6 +96,7 @@ class TemplateObjective(Objective):
         self, dim: int, pooling: str = "cls", aligned: bool = False, mask_same_template: bool = False, **options
     ) -> None:
         super().__init__()
+        _rehearse(losses.template_losses, 4, options)
         self.names = {"pooling": pooling, "aligned": aligned, "mask_same_template": mask_same_template, **options}
         self.pooling, self.options, self.mask = pooling, options, mask_same_template
         self.head = tanh_head(dim)

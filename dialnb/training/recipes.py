@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dialnb.data.corpora import Conversation, paired_dialogues
-from dialnb.errors import UnknownName
+from dialnb.errors import DataError, UnknownName
 from dialnb.examples.masking import MaskedExamples, MaskedPairExamples
 from dialnb.examples.pairs import (
     PairExamples,
@@ -54,6 +54,18 @@ class Recipe:
     objective: Callable[..., Objective]  # of the encoder, and options of the objective
     settings: TrainingSettings
     reads: Callable[[Sequence], Sequence] = paired_dialogues
+    least: int = 1  # utterances of a dialogue that makes an example
+
+    def read(self, data: Sequence) -> Sequence:
+        """What the recipe takes of the data; refused if no dialogue is long enough."""
+        found = self.reads(data)
+        if (longest := max(map(len, found), default=0)) < self.least:
+            raise DataError(
+                f"{self.name} learns from dialogues of at least {self.least} utterances, but the longest given has "
+                f"{longest}: give dialogues (a file with the columns dialogue and text), or choose a recipe that "
+                "learns from single utterances, such as DSE-dropout or SimCSE-unsup"
+            )
+        return found
 
 
 def _pairs(turns: Sequence[int]) -> Callable:
@@ -108,7 +120,7 @@ def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_d
 
     name = "WMDC" if tuple(windows) == WINDOWS else f"WMDC {{{','.join(map(str, windows))}}}"
     name += {"irf": "", None: " w/o IRF"}.get(weighting, f", {weighting}") + ", masked" * mask_duplicates
-    return Recipe(name, "wmdc", examples, objective, WMDC)
+    return Recipe(name, "wmdc", examples, objective, WMDC, least=min(windows) + 1)
 
 
 def _templates(encoder, augmentations: Sequence[Augmentation], cache: Path | None) -> Examples:
@@ -144,14 +156,14 @@ def _template_losses(**chosen) -> Callable[..., Objective]:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("DSE", "dse", _pairs((1,)), _hard_negatives, DSE),
+        Recipe("DSE", "dse", _pairs((1,)), _hard_negatives, DSE, least=2),
         Recipe("DSE-dropout", "dse", _dropout, _hard_negatives, replace(DSE, epochs=1)),
-        Recipe("DSE 2-1", "dse", _pairs((2,)), _hard_negatives, DSE),
-        Recipe("DSE 3-1", "dse", _pairs((3,)), _hard_negatives, DSE),
-        Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE),
-        Recipe("DSE-dianli", "dse", _entailed, _hard_negatives, DSE),
+        Recipe("DSE 2-1", "dse", _pairs((2,)), _hard_negatives, DSE, least=3),
+        Recipe("DSE 3-1", "dse", _pairs((3,)), _hard_negatives, DSE, least=4),
+        Recipe("DSE 123-1", "dse", _pairs((1, 2, 3)), _hard_negatives, DSE, least=2),
+        Recipe("DSE-dianli", "dse", _entailed, _hard_negatives, DSE, least=2),
         Recipe("SimCSE-unsup", "dse", _dropout, _simcse, SIMCSE),
-        Recipe("TOD-BERT", "dse", _contexts, _response_contrast_and_words, TODBERT),
+        Recipe("TOD-BERT", "dse", _contexts, _response_contrast_and_words, TODBERT, least=2),
         *(wmdc(w, weighting) for w in WINDOW_SETS for weighting in ("irf", None)),
         wmdc(weighting="inverse square root"),
         wmdc(mask_duplicates=True),
@@ -191,7 +203,7 @@ def train_recipe(
     """
     recipe = get_recipe(name)
     settings = settings or recipe.settings
-    examples = recipe.examples(encoder, recipe.reads(data), cache)
+    examples = recipe.examples(encoder, recipe.read(data), cache)
     with seeded(settings.seed):
         objective = recipe.objective(encoder, **(options or {}))
     return train(encoder, objective, examples, settings, folder, name=name, **training)

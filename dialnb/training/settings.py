@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from dialnb.errors import DialnbError, UnknownName
+from dialnb.errors import BadParameter, UnknownName
 
 SCHEDULES = ("constant", "linear", "onecycle")
 OPTIMISERS = ("adam", "adamw")
@@ -56,13 +56,15 @@ class TrainingSettings:
         optional = ("max_steps", "chunk", "clip", "head_learning_rate", "evaluate_every")
         positive |= {n: v for n in optional if (v := getattr(self, n)) is not None}
         for name, value in positive.items():
-            if not value > 0:
-                raise DialnbError(f"{name} must be above 0, but is {value}")
-        for name in ("weight_decay", "freeze", "seed"):
-            if not getattr(self, name) >= 0:
-                raise DialnbError(f"{name} must be 0 or above, but is {getattr(self, name)}")
+            if not 0 < value < math.inf:
+                raise BadParameter(f"{name} must be above 0 and finite, but is {value}")
+        for name in ("weight_decay", "freeze"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadParameter(f"{name} must be 0 or above and finite, but is {getattr(self, name)}")
+        if not 0 <= self.seed < 2**31:
+            raise BadParameter(f"seed must be a whole number from 0 to {2**31 - 1}, but is {self.seed}")
         if not 0 <= self.warmup < 1:
-            raise DialnbError(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
+            raise BadParameter(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
 
     def describe(self) -> dict:
         return asdict(self)

@@ -147,7 +147,7 @@ def build_selection(
     """
     dialogues = [merge_turns(strip_addressees(dialogue)) for dialogue in conversations]
     if len(splits := {dialogue.split for dialogue in dialogues}) > 1:
-        raise DataError(f"selection groups must not mix splits, but these conversations are from {sorted(splits)}")
+        raise DataError(f"selection groups must not mix splits, but these are from {', '.join(sorted(splits))}")
     places = [
         (number, place)
         for number, dialogue in enumerate(dialogues)

@@ -90,7 +90,8 @@ def _official_multiwoz(store: Store) -> Iterator[Dialogue]:
         listed = files.get(f"{stem}.txt", files.get(f"{stem}.json"))
         if listed is None or "data.json" not in files:
             raise DataError(
-                f"MultiWOZ_2.1.zip should hold data.json, valListFile and testListFile; it has {sorted(files)}"
+                "MultiWOZ_2.1.zip should hold data.json, valListFile and testListFile; it has "
+                + ", ".join(sorted(files))
             )
         splits |= dict.fromkeys(listed.decode().split(), split)
     acts = load_json(files["system_acts.json"], "system_acts.json") if "system_acts.json" in files else {}
