@@ -39,9 +39,21 @@ class Encoder(nn.Module):
         tokenizer: its fast tokenizer.
         pooling: "mean" over all positions (``[CLS]`` and ``[SEP]`` included), "cls", "pooler" or "max".
         name: how tables and cards call it.
+        length: tokens that ``encode`` reads of a text unless told otherwise (default: all that fit).
+        normalize: whether ``encode`` scales vectors to length one unless told otherwise.
+        prompt: what ``encode`` puts before every text.
     """
 
-    def __init__(self, transformer: nn.Module, tokenizer, pooling: str = "mean", name: str = "encoder") -> None:
+    def __init__(
+        self,
+        transformer: nn.Module,
+        tokenizer,
+        pooling: str = "mean",
+        name: str = "encoder",
+        length: int | None = None,
+        normalize: bool = False,
+        prompt: str = "",
+    ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
@@ -49,6 +61,9 @@ class Encoder(nn.Module):
         self.wordpieces = Wordpieces(tokenizer)
         self.pooling = pooling
         self.name = name
+        self.length = min(length or self.max_length, self.max_length)
+        self.normalize = normalize
+        self.prompt = prompt
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.compiled = False
@@ -83,9 +98,10 @@ class Encoder(nn.Module):
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
 
-    def tokenize(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right") -> Tokens:
-        """Token ids with special tokens, at most ``max_length`` each; ``truncate`` names the side that is cut."""
-        return self.wordpieces(texts, min(max_length, self.max_length), truncate)
+    def tokenize(self, texts: Sequence[str], max_length: int | None = None, truncate: str = "right") -> Tokens:
+        """Token ids with special tokens, at most ``max_length`` each (default: the encoder's own ``length``);
+        ``truncate`` names the side that is cut."""
+        return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
     def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
@@ -149,15 +165,16 @@ class Encoder(nn.Module):
     def encode(
         self,
         texts: Sequence[str],
-        max_length: int = 64,
+        max_length: int | None = None,
         batch_size: int = 512,
-        normalize: bool = False,
+        normalize: bool | None = None,
         pooling: str | None = None,
         truncate: str = "right",
         show_progress: bool = False,
     ) -> np.ndarray:
         """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
 
+        ``max_length``, ``normalize`` and ``pooling`` default to the encoder's own, which are also what is saved.
         ``batch_size`` counts texts of 32 tokens: shorter texts travel in larger batches. A text that is said again
         and again, as in dialogues, is encoded once. An empty string is encoded as its special tokens; an empty list
         gives an array of shape ``(0, dim)``.
@@ -166,11 +183,12 @@ class Encoder(nn.Module):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         out = np.empty((len(places), self.dim), np.float32)
+        normalize = self.normalize if normalize is None else normalize
         training, _ = self.training, self.eval()
         try:
-            tokens = self.tokenize(list(places), max_length, truncate)
+            tokens = self.tokenize([self.prompt + text for text in places], max_length, truncate)
             order = np.argsort(-tokens.lengths, kind="stable")
-            budget = max(1, batch_size) * min(max_length, 32)
+            budget = max(1, batch_size) * min(max_length or self.length, 32)
             bar = Bar(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
             for part in _by_budget(order, tokens.lengths, budget):
                 vectors = self.embed(tokens[part], pooling)
@@ -232,13 +250,14 @@ def load_encoder(
 ) -> Encoder:
     """Load an encoder: a bundled name ("mini"), a local folder, or a Hugging Face hub id.
 
-    Weights are read from safetensors only and no remote code is run. ``pooling`` defaults to what the folder says
-    (sentence-transformers layout), else "mean".
+    Weights are read from safetensors only and no remote code is run. Length, prompt, pooling and normalisation are
+    what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none; ``pooling`` given
+    here overrules everything that follows the transformer. A folder that dialnb saved is checked against its hashes.
     """
     import transformers
     from safetensors import SafetensorError
 
-    from dialnb.models.saving import stored_pooling
+    from dialnb.models.saving import Readout, check_seal, read_readout, require_finite
 
     name = str(name_or_path)
     bundled = {path.name: path for path in BUNDLED.iterdir() if path.is_dir()} if BUNDLED.is_dir() else {}
@@ -249,6 +268,9 @@ def load_encoder(
                         f"{', '.join(sorted(bundled)) or 'no bundled names'}")  # fmt: skip
     if local and not (folder / "config.json").is_file():
         raise DataError(f"{folder} is not an encoder folder: it has no config.json")
+    if local:
+        check_seal(folder)
+    readout = read_readout(folder, pooling) if local else Readout(pooling)
     where = str(folder) if local else name
     safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
     try:
@@ -264,6 +286,12 @@ def load_encoder(
             f"cannot load encoder {name!r} ({known}; anything else is a folder or a hub id, which needs the network "
             f"or the hub's cache): {str(error).splitlines()[0]}"
         ) from error
-    pooling = pooling or (stored_pooling(folder) if local else None) or "mean"
-    encoder = Encoder(transformer, tokenizer, pooling, name=folder.name if local else name)
+    weights = sorted(folder.glob("*.safetensors")) if local else []
+    require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
+    encoder = Encoder(
+        transformer, tokenizer, readout.pooling or "mean", folder.name if local else name,
+        readout.length or tokenizer.model_max_length, readout.normalize, readout.prompt,
+    )  # fmt: skip
+    if readout.lowercase and encoder.tokenizer.tokenize("ABC") != encoder.tokenizer.tokenize("abc"):
+        raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")
     return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
