@@ -44,18 +44,19 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < least:
             raise BadParameter(f"--{name.replace('_', '-')} must be at least {least}, but is {value}")
+    encoder = load_encoder(options.encoder)
     rows = run_diaeval(
-        load_encoder(options.encoder), options.data, limit=options.limit, train_limit=options.train_limit,
+        encoder, options.data, limit=options.limit, train_limit=options.train_limit,
         groups=options.lists, progress=lambda line: print(f"… {line}", file=sys.stderr, flush=True),
     )  # fmt: skip
-    rows = rows.assign(encoder=options.encoder)
+    rows = rows.assign(encoder=encoder.name)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         rows.to_csv(options.out, index=False)
     if options.json:
         print(rows.to_json(orient="records", lines=True), end="")
         return 0
-    name = f"{Path(options.encoder).name} (here)"
+    name = f"{encoder.name.rpartition('/')[2]} (here)"
     for table, title in TABLES.items():
         shown, notes = beside_the_paper(rows, table, name)
         print(f"{title} ({table} of the paper)\n\n{shown.to_string()}\n")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,13 +20,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.models import packed as packed_path
+from dialnb.models.places import absent, can_ask_hub, fetch_encoder
+from dialnb.models.saving import READOUT, check_seal, read_readout, require_finite, save_encoder
 from dialnb.models.tokens import Packed, Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
 
-BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 POOLINGS = ("mean", "cls", "pooler", "max")
 
 
@@ -201,8 +201,6 @@ class Encoder(nn.Module):
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
-        from dialnb.models.saving import save_encoder
-
         return save_encoder(self, Path(folder), card, dtype)
 
 
@@ -215,18 +213,6 @@ def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
         stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
         yield order[start:stop]
         start = stop
-
-
-@functools.cache
-def _hub_answers() -> bool:
-    """Can the hub be asked at all? One short look: its client would try again for half a minute for every file."""
-    from huggingface_hub import constants, get_session
-
-    try:
-        get_session().head(constants.ENDPOINT, timeout=5)
-    except Exception:  # of whichever HTTP library is underneath
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -248,31 +234,22 @@ def _quiet_transformers():
 def load_encoder(
     name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
 ) -> Encoder:
-    """Load an encoder: a bundled name ("mini"), a local folder, or a Hugging Face hub id.
+    """Load an encoder: a local folder, a bundled name ("mini"), or a Hugging Face hub id, which is looked for in the
+    hub's cache and in mirrors (DIALNB_MIRROR) before the hub is asked.
 
     Weights are read from safetensors only and no remote code is run. Length, prompt, pooling and normalisation are
     what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none; ``pooling`` given
     here overrules everything that follows the transformer. A folder that dialnb saved is checked against its hashes.
     """
     import transformers
+    from huggingface_hub import snapshot_download
     from safetensors import SafetensorError
 
-    from dialnb.models.saving import Readout, check_seal, read_readout, require_finite
-
-    name = str(name_or_path)
-    bundled = {path.name: path for path in BUNDLED.iterdir() if path.is_dir()} if BUNDLED.is_dir() else {}
-    folder = bundled.get(name, Path(name).expanduser())
-    local = folder.is_dir()
-    if not local and (name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name):
-        raise DataError(f"no encoder folder at {name!r}: give a folder with config.json, a hub id, or one of "
-                        f"{', '.join(sorted(bundled)) or 'no bundled names'}")  # fmt: skip
-    if local and not (folder / "config.json").is_file():
-        raise DataError(f"{folder} is not an encoder folder: it has no config.json")
-    if local:
+    place = fetch_encoder(name_or_path)
+    folder, where = place.folder, place.where
+    safe = {"trust_remote_code": False, "local_files_only": folder is not None or not can_ask_hub()}
+    if folder:
         check_seal(folder)
-    readout = read_readout(folder, pooling) if local else Readout(pooling)
-    where = str(folder) if local else name
-    safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
     try:
         with _quiet_transformers():
             config = transformers.AutoConfig.from_pretrained(where, **safe)
@@ -280,17 +257,18 @@ def load_encoder(
             kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
             transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
+        if folder is None:
+            folder = Path(snapshot_download(where, allow_patterns=READOUT, local_files_only=safe["local_files_only"]))
     except (OSError, ValueError, SafetensorError) as error:
-        known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
-        raise DataError(
-            f"cannot load encoder {name!r} ({known}; anything else is a folder or a hub id, which needs the network "
-            f"or the hub's cache): {str(error).splitlines()[0]}"
-        ) from error
-    weights = sorted(folder.glob("*.safetensors")) if local else []
+        if place.folder is None and safe["local_files_only"]:
+            raise Offline(absent(place.name)) from error
+        raise DataError(f"cannot load encoder {place.name!r}: {str(error).splitlines()[0]}") from error
+    readout = read_readout(folder, pooling)
+    weights = sorted(folder.glob("*.safetensors"))
     require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
     encoder = Encoder(
-        transformer, tokenizer, readout.pooling or "mean", folder.name if local else name,
-        readout.length or tokenizer.model_max_length, readout.normalize, readout.prompt,
+        transformer, tokenizer, readout.pooling or "mean", place.name, readout.length or tokenizer.model_max_length,
+        readout.normalize, readout.prompt,
     )  # fmt: skip
     if readout.lowercase and encoder.tokenizer.tokenize("ABC") != encoder.tokenizer.tokenize("abc"):
         raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")

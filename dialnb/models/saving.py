@@ -13,11 +13,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
 
 HASHES = "hashes.json"
 CARD = "README.md"
@@ -28,6 +29,7 @@ LENGTHS = tuple(
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 """Where sentence-transformers keeps the length of an encoder; other families than BERT had names of their own once."""
+READOUT = (MODULES, PROMPTS, *LENGTHS, "1_Pooling/config.json")
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def _swap_in(draft: Path, folder: Path) -> None:
 
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
+    import torch
     from safetensors.torch import save_file
 
     config = encoder.transformer.config
@@ -179,14 +182,14 @@ def _read_modules(folder: Path) -> dict[str, Any]:
 def seal(folder: Path) -> None:
     """Write down the sha256 of every file of the folder but its card, which people may edit."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (HASHES, CARD)]
-    _json(folder / HASHES, {path.relative_to(folder).as_posix(): _sha256(path) for path in files})
+    _json(folder / HASHES, {path.relative_to(folder).as_posix(): sha256(path) for path in files})
 
 
 def check_seal(folder: Path) -> None:
     """Refuse a folder whose files are not those that were saved; a folder of others, without hashes, passes."""
     here = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     for name, expected in _read(folder / HASHES, dict).items():
-        if name not in here or _sha256(here[name]) != expected:
+        if name not in here or sha256(here[name]) != expected:
             wrong = "is missing" if name not in here else "is not what was saved there"
             raise DataError(
                 f"cannot load encoder {folder.name!r}: {folder / name} {wrong}. Copy the folder again, or delete its "
@@ -196,7 +199,7 @@ def check_seal(folder: Path) -> None:
 
 def require_finite(tensors: Mapping[str, torch.Tensor], where: object) -> None:
     """Refuse weights that hold NaN or infinite values: every vector would be one."""
-    bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+    bad = [name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         raise DataError(
@@ -214,7 +217,8 @@ def _plain_card(encoder) -> str:
     )
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -9,7 +9,6 @@ import operator
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dialnb.errors import BadParameter, UnknownName
@@ -84,17 +83,12 @@ def _data(name: str) -> Need:
 
 
 def _encoder(name: str) -> Need:
-    from huggingface_hub import try_to_load_from_cache
+    from dialnb.models.places import find_encoder
 
-    from dialnb.models.encoder import BUNDLED
-
-    if (BUNDLED / name / "config.json").is_file():
-        return Need("encoder", name, True, "bundled")
-    if (Path(name).expanduser() / "config.json").is_file():
-        return Need("encoder", name, True, "folder")
-    if name.count("/") <= 1 and isinstance(try_to_load_from_cache(name, "config.json"), str):
-        return Need("encoder", name, True, "in the hub's cache")
-    return Need("encoder", name, False, f"to be fetched from the hub (hf download {name})")
+    place = find_encoder(name)
+    if place.kind == "hub":
+        return Need("encoder", name, False, f"to be fetched from the hub (dialnb data fetch {name})")
+    return Need("encoder", place.name, True, place.kind if place.folder else f"in the {place.kind}")
 
 
 def describe(profiles: Profiles, profile: str, settings: Settings) -> str:
