@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import struct
 import tarfile
 import zipfile
@@ -16,7 +17,7 @@ import pytest
 from dialnb.data import sources
 from dialnb.data.archives import members_digest, read_members
 from dialnb.data.sources import Source, SourceFile, load_registry
-from dialnb.data.store import Store
+from dialnb.data.store import Store, split_roots
 from dialnb.errors import DataError, Offline, UnknownName
 
 TEXT = b"one utterance per line\n" * 40
@@ -184,6 +185,33 @@ def test_an_unknown_key_gets_a_hint(register, store):
 def test_a_mirror_that_is_no_folder_is_an_error_at_once(tmp_path):
     with pytest.raises(DataError, match="DIALNB_MIRROR"):
         Store(tmp_path, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "roots",
+    [
+        ["/data/mirror"],
+        ["/data/mirror", "more"],
+        ["http://example.org"],
+        ["http://localhost:8000", "/data/mirror", "https://example.org/m"],
+        ["https://me:secret@example.org:8443/m", "http://[::1]:8000/m", "rel/ative"],
+    ],
+)
+def test_mirrors_are_joined_as_in_path_and_addresses_keep_their_colons(roots):
+    assert split_roots(os.pathsep.join(roots)) == roots
+    assert split_roots("") == []
+
+
+def test_each_file_comes_from_the_first_mirror_that_has_it_whole(register, folder, store, tmp_path):
+    other = tmp_path / "second" / "example.org" / "corpus"
+    other.mkdir(parents=True)
+    register(known("train.txt", TEXT))
+    (folder / "train set.txt").write_bytes(TEXT[:-1])
+    (other / "train set.txt").write_bytes(TEXT)
+    both = Store(store.cache, os.pathsep.join((store.mirror, str(tmp_path / "second"))), offline=True)
+    assert both.path("Toy", "train.txt").read_bytes() == TEXT
+    with pytest.raises(DataError, match="nowhere' is neither a folder"):
+        Store(store.cache, os.pathsep.join((store.mirror, str(tmp_path / "nowhere"))))
 
 
 def test_the_environment_describes_the_default_store(monkeypatch, tmp_path):
