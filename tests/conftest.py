@@ -1,4 +1,4 @@
-"""Shared fixtures. The dataset mirror is found through DIALNB_MIRROR, or in ../shared/mirror beside the checkout."""
+"""Shared fixtures. Mirrors are found through DIALNB_MIRROR, or in ../shared beside the checkout."""
 
 from __future__ import annotations
 
@@ -14,24 +14,53 @@ hypothesis.settings.load_profile("untimed")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+SHARED = ("mirror", "encoders", "more")
+
+
 @pytest.fixture(scope="session")
-def mirror() -> Path:
+def roots() -> list[Path]:
+    """The mirror folders there are: datasets, encoders, more datasets; each laid out as HOST/PATH."""
+    from dialnb.data.store import split_roots
+
+    setting = os.environ.get("DIALNB_MIRROR")
+    named = split_roots(setting) if setting else [str(ROOT.parent / "shared" / name) for name in SHARED]
+    return [Path(root) for root in named if Path(root).is_dir()]
+
+
+def root_with(roots: list[Path], part: str, what: str) -> Path:
+    found = next((root for root in roots if (root / part).is_dir()), None)
+    if found is None:
+        pytest.skip(f"no {what} mirror: name a folder with {part} (laid out as HOST/PATH) in DIALNB_MIRROR")
+    return found
+
+
+@pytest.fixture(scope="session")
+def mirror(roots) -> Path:
     """Folder with the dataset mirror, or a skip that says how to provide one."""
-    setting = os.environ.get("DIALNB_MIRROR") or str(ROOT.parent / "shared" / "mirror")
-    folder = Path(setting)
-    if not (folder / "raw.githubusercontent.com").is_dir():
-        pytest.skip(f"no dataset mirror at {folder}: set DIALNB_MIRROR to a folder laid out as HOST/PATH")
-    return folder
+    return root_with(roots, "raw.githubusercontent.com/clinc", "dataset")
 
 
 @pytest.fixture(scope="session")
-def mirror_store(mirror, tmp_path_factory):
-    """A store that reads the mirror only (never the network); one cache for this test session and all its workers."""
+def encoder_mirror(roots) -> Path:
+    """Folder with the mirror of real encoders, or a skip that says how to provide one."""
+    return root_with(roots, "huggingface.co/sentence-transformers", "encoder")
+
+
+@pytest.fixture(scope="session")
+def every_mirror(roots, mirror, encoder_mirror) -> list[Path]:
+    """All that the registry knows the bytes of, or a skip."""
+    root_with(roots, "raw.githubusercontent.com/brmson", "second dataset")
+    return roots
+
+
+@pytest.fixture(scope="session")
+def mirror_store(mirror, roots, tmp_path_factory):
+    """A store that reads the mirrors only (never the network); one cache for this test session and all its workers."""
     from dialnb.data.store import Store
 
     base = tmp_path_factory.getbasetemp()
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return Store(cache=session / "mirror-cache", mirror=str(mirror), offline=True)
+    return Store(cache=session / "mirror-cache", mirror=os.pathsep.join(map(str, roots)), offline=True)
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,7 @@ from transformers import BertConfig, BertModel
 
 import dialnb
 from dialnb.errors import DataError, UnknownName
-from dialnb.models import cpu
-from dialnb.models import encoder as encoder_module
+from dialnb.models import cpu, places
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
 from dialnb.models.tokens import Tokens
@@ -406,8 +405,108 @@ def test_a_pooler_encoder_is_not_saved_in_a_layout_that_cannot_say_so(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "own",
+    [{}, {"length": 5}, {"normalize": True}, {"prompt": "book a "}, {"length": 6, "prompt": "no ", "normalize": 1}],
+)
+def test_what_is_saved_is_what_encode_does(tmp_path, own):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = tiny.encoder()
+    for name, value in own.items():
+        setattr(encoder, name, value)
+    folder, expected = encoder.save(tmp_path / "saved"), encoder.encode(TEXTS)
+    again, peer = dialnb.load_encoder(folder), SentenceTransformer(str(folder), device="cpu")
+    assert (again.length, again.normalize, again.prompt) == (encoder.length, encoder.normalize, encoder.prompt)
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(peer.encode(TEXTS), expected, atol=1e-5)
+    peer.save(str(tmp_path / "theirs"))
+    np.testing.assert_allclose(dialnb.load_encoder(tmp_path / "theirs").encode(TEXTS), expected, atol=1e-5)
+
+
+def test_without_a_length_of_its_own_an_encoder_reads_all_that_fits(tmp_path):
+    encoder = tiny.encoder()
+    assert encoder.length == encoder.max_length == 40
+    long = "hotel " * 30 + "north"
+    assert not np.allclose(encoder.encode([long]), encoder.encode([long], max_length=20))
+    np.testing.assert_array_equal(encoder.encode([long]), encoder.encode([long], max_length=512))
+
+
+def edited(folder, name, change):
+    """The folder without its hashes, one of its JSON files changed by a function."""
+    (folder / "hashes.json").unlink(missing_ok=True)
+    (folder / name).write_text(json.dumps(change(json.loads((folder / name).read_text()))))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["Dense", "LSTM", "Router"])
+def test_a_module_that_nobody_has_is_refused_unless_overruled(tmp_path, kind):
+    more = {"idx": 2, "name": "2", "path": f"2_{kind}", "type": f"sentence_transformers.models.{kind}"}
+    folder = edited(tiny.encoder().save(tmp_path / "x"), "modules.json", lambda said: [*said, more])
+    with pytest.raises(DataError, match=f"asks for Transformer, then Pooling, then {kind}"):
+        dialnb.load_encoder(folder)
+    assert dialnb.load_encoder(folder, pooling="mean").pooling == "mean"
+
+
+def test_a_prompt_that_is_left_out_of_the_mean_is_refused(tmp_path):
+    encoder = tiny.encoder()
+    encoder.prompt = "book a "
+    folder = edited(
+        encoder.save(tmp_path / "x"), "1_Pooling/config.json", lambda said: said | {"include_prompt": False}
+    )
+    with pytest.raises(DataError, match="leaves its prompt 'book a ' out"):
+        dialnb.load_encoder(folder)
+    nameless = edited(folder, "config_sentence_transformers.json", lambda said: said | {"default_prompt_name": "other"})
+    with pytest.raises(DataError, match="names the prompt 'other'"):
+        dialnb.load_encoder(nameless)
+
+
+@pytest.mark.parametrize("name", ["modules.json", "1_Pooling/config.json", "sentence_bert_config.json"])
+@pytest.mark.parametrize("content", ["{", '"text"', "[1]"])
+def test_a_broken_description_is_a_sentence(tmp_path, name, content):
+    folder = tiny.encoder().save(tmp_path / "x")
+    (folder / "hashes.json").unlink()
+    (folder / name).write_text(content)
+    with pytest.raises(DataError, match=name) as caught:
+        dialnb.load_encoder(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(tmp_path, value):
+    encoder = tiny.encoder()
+    with torch.no_grad():
+        encoder.transformer.encoder.layer[1].output.dense.bias[3] = value
+    folder = encoder.save(tmp_path / "x")
+    with pytest.raises(DataError, match=r"x/model\.safetensors holds NaN or infinite weights, in encoder\.layer\.1"):
+        dialnb.load_encoder(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "1_Pooling/config.json"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_saved_folder_that_changed_is_refused(tmp_path, name, how):
+    folder = tiny.encoder().save(tmp_path / "x")
+    assert set(json.loads((folder / "hashes.json").read_text())) == {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.*")
+        if path.name not in ("README.md", "hashes.json")
+    }
+    (folder / "README.md").write_text("# a card of one's own\n")
+    dialnb.load_encoder(folder)
+    content = bytearray((folder / name).read_bytes())
+    content[-5] ^= 1
+    (folder / name).unlink() if how == "removed" else (folder / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} is {'missing' if how == 'removed' else 'not what was saved'}"):
+        dialnb.load_encoder(folder)
+
+
+def test_the_bundled_encoder_carries_its_hashes():
+    assert "model.safetensors" in json.loads((places.BUNDLED / "mini" / "hashes.json").read_text())
+
+
 def test_a_pooling_that_nobody_has_is_refused_unless_overruled(tmp_path):
     folder = tiny.encoder().save(tmp_path / "x")
+    (folder / "hashes.json").unlink()
     config = folder / "1_Pooling" / "config.json"
     said = json.loads(config.read_text()) | {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
     config.write_text(json.dumps(said))
@@ -437,12 +536,12 @@ def test_the_hub_is_asked_only_where_it_answers(there, monkeypatch):
         threading.Thread(target=server.serve_forever, daemon=True).start()
     else:
         server.server_close()
-    encoder_module._hub_answers.cache_clear()
+    places.hub_answers.cache_clear()
     try:
-        with pytest.raises(DataError, match="cannot load encoder 'some/model'"):
+        with pytest.raises(DataError, match="cannot load encoder 'some/model'" if there else "hub cannot be asked"):
             dialnb.load_encoder("some/model")
     finally:
-        encoder_module._hub_answers.cache_clear()
+        places.hub_answers.cache_clear()
         if there:
             server.shutdown()
         server.server_close()

@@ -14,6 +14,7 @@ from dialnb.data.readers.inference import judged_replies
 from dialnb.data.readers.pairs import question_answers
 from dialnb.data.records import InferenceItem, QuestionAnswer
 from dialnb.errors import DataError, Offline
+from dialnb.studies.tasks import nli_triples
 
 
 def lines(*rows: dict) -> str:
@@ -39,10 +40,31 @@ def test_snli_leaves_out_pairs_without_a_gold_label(tmp_path):
     row = {"pairID": "4#1", "sentence1": "a man sleeps", "sentence2": "a person rests", "gold_label": "entailment"}
     text = lines(row, {**row, "gold_label": "-"})
     archive = zipped(snli_1__0_train__jsonl=text, snli_1__0_dev__jsonl=text, snli_1__0_test__jsonl=text)
-    records, skipped = read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI")
+    records, skipped = read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI", "official")
     assert splits(records) == {"train": 1, "dev": 1, "test": 1}
     assert records[0] == InferenceItem("4#1", ("a man sleeps", "a person rests"), "entailment", "train")
     assert skipped.counts == {"annotators did not agree on a label": 3}
+
+
+def test_snli_copies_are_parts_of_dev_and_test(mirror_store, every_mirror):
+    records, skipped = read(mirror_store, "SNLI")
+    assert splits(records) == {"dev": 1273, "test": 1254} and sum(skipped.counts.values()) == 39
+    assert len(nli_triples(records)) > 700
+
+
+def test_sick_has_labels_and_scores(mirror_store, every_mirror):
+    items, pairs = (read(mirror_store, "SICK", variant)[0] for variant in ("inference", "relatedness"))
+    assert splits(items) == splits(pairs) == {"train": 4500, "dev": 500, "test": 4927}
+    assert Counter(item.label for item in items) == {"neutral": 5611, "entailment": 2857, "contradiction": 1459}
+    assert (min(pair.score for pair in pairs), max(pair.score for pair in pairs)) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("year", "tests"), {"2012": 2358, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186, "all": 11794}.items()
+)
+def test_sts_counts_by_year(mirror_store, every_mirror, year, tests):
+    records, _ = read(mirror_store, "STS12-16", year)
+    assert splits(records)["test"] == tests and all(0 <= pair.score <= 5 and pair.first for pair in records)
 
 
 def test_mnli_has_two_development_sets(tmp_path):
@@ -76,13 +98,13 @@ def test_an_unknown_label_is_named_by_file_and_line(tmp_path):
     good = {"pairID": "1", "sentence1": "p", "sentence2": "h", "gold_label": "neutral"}
     archive = zipped(snli_1__0_train__jsonl=lines(good, {**good, "gold_label": "maybe"}))
     with pytest.raises(DataError, match=r"snli_1.0_train.jsonl line 2: label 'maybe', expected one of"):
-        read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI")
+        read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI", "official")
 
 
 def test_a_row_without_a_field_is_named_by_file_and_line(tmp_path):
     archive = zipped(snli_1__0_train__jsonl=lines({"pairID": "1", "sentence1": "p", "gold_label": "neutral"}))
     with pytest.raises(DataError, match=r"snli_1.0_train.jsonl line 1: no field 'sentence2'"):
-        read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI")
+        read(store_with(tmp_path, "SNLI", {"snli_1.0.zip": archive}), "SNLI", "official")
 
 
 def test_amazonqa_counts(mirror_store):

@@ -21,7 +21,7 @@ from dialnb import cli
 from dialnb.errors import BadParameter, UnknownName
 from dialnb.papers import SLUGS
 from dialnb.runs import start
-from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, execute
+from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, _without_places, execute
 from dialnb.runs.files import read_run
 from dialnb.runs.jobs import command_line, gpu_slots, run_all
 
@@ -120,6 +120,14 @@ def test_a_run_can_be_shared_it_does_not_say_where_it_was_made(both, project):
 
 
 @pytest.mark.slow
+def test_what_a_run_leaves_names_encoders_by_their_folders_not_where_those_lie(tmp_path):
+    request = Request("toy", encoder="/a/b/minilm", overrides={"others": ("/c/d/small", "org/bert"), "steps": 3})
+    log = tmp_path / "log.txt"
+    log.write_text("encoder = '/a/b/minilm'; /c/d/small, org/bert, mini")
+    _without_places(log, tmp_path, request)
+    assert log.read_text() == "encoder = 'minilm'; small, org/bert, mini"
+
+
 def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, project):
     output, out = project / "alone.ipynb", project / "runs" / "alone"
     given = {"profile": "smoke", "out": str(out)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tiny
 import yaml
 
 from dialnb import cli
@@ -151,6 +152,15 @@ def test_a_dry_run_tells_stages_data_models_and_steps_and_makes_nothing(command,
         assert f"MISSING  data     {official}: to be fetched: official files of unknown size" in out
     assert "MISSING  encoder  org/never-heard-of" in out
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_knows_a_folder_from_a_bundled_encoder(command, tmp_path):
+    folder = tiny.encoder().save(tmp_path / "minilm")
+    for name, said in ((str(folder), "minilm: folder"), ("mini", "mini: bundled")):
+        code, out, _ = command("run", "toy", "--dry-run", "--profile", "smoke", "--encoder", name)
+        assert code == 0 and f"present  encoder  {said}" in out
+    code, _, err = command("run", "toy", "--dry-run", "--encoder", str(tmp_path / "nowhere"))
+    assert code == 1 and "no encoder folder at" in err
 
 
 def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(command):

@@ -51,6 +51,10 @@ def different_values():
     yield from (np.arange(3), np.arange(3.0), np.arange(6).reshape(2, 3), np.array(["a"], dtype=object))
     yield from (frame(), edited, torch.ones(2), torch.ones(2, dtype=torch.bfloat16), encoder, other, pooled)
     yield from (frame, different_values)
+    for name, value in (("length", 7), ("normalize", True), ("prompt", "query: ")):
+        read_otherwise = tiny.encoder()
+        setattr(read_otherwise, name, value)
+        yield read_otherwise
 
 
 def test_different_values_have_different_fingerprints_and_equal_ones_the_same():

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from dialnb import cli, plots
 from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
 from dialnb.runs import pack as packing
 from dialnb.runs import start, tools
@@ -28,6 +29,7 @@ from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
 from dialnb.runs.files import read_json, write_json
 from dialnb.runs.provenance import commit
+from dialnb.runs.run import run_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -366,6 +368,54 @@ def test_packed_records_are_read_without_their_source_files(mirror, tmp_path, mo
     assert [text.partition(":")[0] for text in licences] == ["CamRest676", "bundled/BANKING77"]
     assert len(load("CamRest676", store=Store(cache=tmp_path / "there", offline=True))) == 676
     assert not (tmp_path / "there" / "files").exists()
+
+
+@pytest.fixture
+def folder_encoder(tmp_path) -> Path:
+    return tiny.encoder().save(tmp_path / "some place" / "my $encoder")
+
+
+def test_a_folder_is_packed_and_the_script_names_it_there(folder_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "missing_packages", lambda *_: {})
+    monkeypatch.setattr(packing, "pack_project", lambda *_: None)
+    target = packing.Target(packing.host_platform(), "3.12", {})
+    root = ROOT / "tests" / "toy"
+    made = packing.pack(["toy"], "smoke", tmp_path / "x.tar", root, target, encoder=str(folder_encoder))
+    with tarfile.open(made.path) as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    packed = tmp_path / "there" / "dialnb-pack"
+    assert (packed / "encoders" / "my $encoder" / "model.safetensors").is_file() and made.sizes["encoders"] > 10_000
+    script = (packed / "run.sh").read_text()
+    assert str(tmp_path) not in script
+    words = subprocess.run(
+        ["sh", "run.sh"], cwd=packed, env={**os.environ, "PYTHON": "echo"}, capture_output=True, text=True
+    )
+    assert f"--encoder {packed}/encoders/my $encoder --out" in words.stdout
+
+
+def test_an_encoder_with_known_bytes_is_packed_into_the_cache(encoder_mirror, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALNB_MIRROR", str(encoder_mirror))
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "here"))
+    name = "moka-ai/m3e-small"
+    assert packing.pack_encoders([name, "mini"], tmp_path) == (
+        f"{name}: research only, no commercial use (its README)",
+    )
+    monkeypatch.delenv("DIALNB_MIRROR")
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+    assert find_encoder(name).kind == "cache or mirror"
+
+
+def test_a_run_shows_a_folder_by_its_name(folder_encoder, finished, tmp_path):
+    folder = finished("x", encoder=str(folder_encoder))
+    record = json.loads((folder / "run.json").read_text())
+    assert record["parameters"]["encoder"] == record["set_by_hand"]["encoder"] == "my $encoder"
+    (facts,) = record["encoders"]
+    assert (facts["name"], facts["bundled"], list(facts["sha256"])) == ("my $encoder", False, ["model.safetensors"])
+    assert set(pd.read_csv(folder / "results.csv")["encoder"]) == {"my $encoder"}
+    assert run_name("toy", "smoke", encoder=str(folder_encoder)) == "toy-smoke-seed1-my-encoder"
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix in (".json", ".csv", ".md", ".tex"):
+            assert "some place" not in path.read_text(encoding="utf-8"), path.name
 
 
 def bare_python(folder: Path) -> Path:

@@ -91,6 +91,10 @@ def test_a_saved_selector_scores_the_same_and_its_folder_is_an_encoder(tmp_path)
     model.encoder.save(tmp_path / "plain")
     with pytest.raises(DataError, match=r"not a folder that Selector\.save wrote"):
         Selector.load(tmp_path / "plain")
+    heads = tmp_path / "selector" / "selector.safetensors"
+    heads.write_bytes(heads.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=r"selector\.safetensors is not what was saved"):
+        Selector.load(tmp_path / "selector")
 
 
 def test_training_teaches_the_selector_and_its_heads_follow_on_the_way():

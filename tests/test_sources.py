@@ -59,10 +59,9 @@ def test_an_entry_says_what_a_user_must_know(source):
     assert source.title and source.licence and source.citation
     assert source.coverage.endswith(".")
     assert all(re.fullmatch(r"(DSE|DialogueCSE|TaDSE|WMDC|UMS) [TX]\d+", table) for table in source.papers)
-    if source.availability == "unavailable":
-        assert not any(file.verified for file in source.files)
-    else:
-        assert any(file.verified for file in source.files)
+    checked = any(file.verified for file in source.files)
+    assert checked == (source.availability in ("complete", "partial"))
+    assert (source.kind == "dataset") == (source.language == "")
 
 
 @pytest.mark.parametrize("source", load_registry().values(), ids=lambda source: source.name)
@@ -73,7 +72,8 @@ def test_files_are_pinned_and_hashed_or_marked_as_unchecked(source):
         assert all(urlsplit(url).scheme in ("http", "https") for url in file.urls)
         if file.verified:
             assert re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0
-            assert re.search("/[0-9a-f]{40}(/|$)", file.urls[-1]), "the last address of a checked file is a pinned copy"
+            pinned = "/[0-9a-f]{40}(/|$)" if source.kind == "dataset" else f"/{source.name}/resolve/main/"
+            assert re.search(pinned, file.urls[-1]), "the last address of a checked file is a pinned copy"
         else:
             assert (file.sha256, file.size) == ("", 0)
             assert file.urls or file.note, "a file without an address says where a person finds it"
@@ -104,10 +104,10 @@ def test_keys_are_readable_names_even_where_the_address_is_quoted():
     assert "%20" in file.urls[0]
 
 
-def test_the_tables_come_out_of_the_manifest_again(mirror, tmp_path):
+def test_the_tables_come_out_of_the_manifests_again(every_mirror, tmp_path):
     spec = importlib.util.spec_from_file_location("make_tables", REGISTRY / "make_tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.make_tables(mirror / "MANIFEST.jsonl", tmp_path)
+    module.make_tables([root / "MANIFEST.jsonl" for root in every_mirror], tmp_path)
     for name in ("copies.tsv", "files.tsv"):
         assert (tmp_path / name).read_text("utf-8") == (REGISTRY / name).read_text("utf-8")

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import struct
 import tarfile
 import zipfile
@@ -16,7 +17,7 @@ import pytest
 from dialnb.data import sources
 from dialnb.data.archives import members_digest, read_members
 from dialnb.data.sources import Source, SourceFile, load_registry
-from dialnb.data.store import Store
+from dialnb.data.store import Store, split_roots
 from dialnb.errors import DataError, Offline, UnknownName
 
 TEXT = b"one utterance per line\n" * 40
@@ -186,6 +187,33 @@ def test_a_mirror_that_is_no_folder_is_an_error_at_once(tmp_path):
         Store(tmp_path, tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(
+    "roots",
+    [
+        ["/data/mirror"],
+        ["/data/mirror", "more"],
+        ["http://example.org"],
+        ["http://localhost:8000", "/data/mirror", "https://example.org/m"],
+        ["https://me:secret@example.org:8443/m", "http://[::1]:8000/m", "rel/ative"],
+    ],
+)
+def test_mirrors_are_joined_as_in_path_and_addresses_keep_their_colons(roots):
+    assert split_roots(os.pathsep.join(roots)) == roots
+    assert split_roots("") == []
+
+
+def test_each_file_comes_from_the_first_mirror_that_has_it_whole(register, folder, store, tmp_path):
+    other = tmp_path / "second" / "example.org" / "corpus"
+    other.mkdir(parents=True)
+    register(known("train.txt", TEXT))
+    (folder / "train set.txt").write_bytes(TEXT[:-1])
+    (other / "train set.txt").write_bytes(TEXT)
+    both = Store(store.cache, os.pathsep.join((store.mirror, str(tmp_path / "second"))), offline=True)
+    assert both.path("Toy", "train.txt").read_bytes() == TEXT
+    with pytest.raises(DataError, match="nowhere' is neither a folder"):
+        Store(store.cache, os.pathsep.join((store.mirror, str(tmp_path / "nowhere"))))
+
+
 def test_the_environment_describes_the_default_store(monkeypatch, tmp_path):
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("DIALNB_MIRROR", str(tmp_path))
@@ -303,11 +331,11 @@ def test_an_archive_packed_anew_is_known_by_its_members(register, folder, store)
 
 
 @pytest.mark.mirror
-def test_every_mirrored_file_is_the_one_of_the_registry(mirror_store):
+def test_every_mirrored_file_is_the_one_of_the_registry(mirror_store, every_mirror):
     from concurrent.futures import ThreadPoolExecutor
 
     wanted = [(source.name, file.key) for source in load_registry().values() for file in source.files if file.verified]
-    assert len(wanted) == 1235
+    assert len(wanted) == 1283
     with ThreadPoolExecutor() as pool:
         states = pool.map(lambda pair: mirror_store.check(*pair), wanted)
     assert [(pair, text) for pair, (state, text) in zip(wanted, states) if state != "ok"] == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from dialnb.data.sources import Source, SourceFile, get_source, load_registry
+from dialnb.data.sources import DATASET, Source, SourceFile, get_source, load_registry
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 
 def register(subparsers: argparse._SubParsersAction) -> None:
     """Add `dialnb data` and its actions."""
-    parser = subparsers.add_parser("data", help="datasets: list, describe, fetch, verify, count")
+    parser = subparsers.add_parser("data", help="datasets and encoders: list, describe, fetch, verify, count")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     for run, names, words in [
-        (list_sources, None, "every dataset, with licence and how much of it can be had"),
-        (info, 1, "one dataset: papers, terms, citation, files"),
-        (fetch, "+", "bring the files of datasets into the cache and verify them"),
+        (list_sources, None, "every dataset and encoder, with licence and how much of it can be had"),
+        (info, 1, "one dataset or encoder: papers, terms, citation, files"),
+        (fetch, "+", "bring the files of datasets and encoders into the cache and verify them"),
         (verify, "*", "check the sha256 of every file in the cache and in a mirror folder"),
         (stats, "*", "counts of the records beside those that the papers print"),
         (bundle, None, "make the files that come with the package anew from the sources"),
@@ -39,7 +39,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         name = run.__name__.split("_")[0]
         action = actions.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         if names:
-            action.add_argument("names", nargs=names, metavar="NAME", help="a dataset, e.g. CLINC150")
+            action.add_argument("names", nargs=names, metavar="NAME", help="a dataset, e.g. CLINC150, or an encoder")
         action.add_argument("--json", action="store_true", help="print JSON instead of a table")
         action.set_defaults(run=run)
         if run is list_sources:
@@ -52,7 +52,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 
 def list_sources(arguments: argparse.Namespace) -> int:
-    """One row per dataset."""
+    """One row per dataset or encoder."""
     if arguments.bundled:
         from dialnb.data.bundle import index
 
@@ -61,6 +61,7 @@ def list_sources(arguments: argparse.Namespace) -> int:
     rows = [
         {
             "name": source.name,
+            "kind": source.kind,
             "availability": source.availability,
             "files": sum(file.verified for file in source.files),
             "MB": round(sum(file.size for file in source.files) / 1e6, 1),
@@ -75,7 +76,7 @@ def list_sources(arguments: argparse.Namespace) -> int:
 
 
 def info(arguments: argparse.Namespace) -> int:
-    """Everything that the registry says about one dataset, and which files are in the cache."""
+    """Everything that the registry says about one dataset or encoder, and which files are in the cache."""
     from dialnb.data.bundle import PREFIX, get_bundled, index
     from dialnb.data.store import default_store
 
@@ -88,6 +89,7 @@ def info(arguments: argparse.Namespace) -> int:
     about = {
         "name": source.name,
         "title": source.title,
+        "kind": ", ".join(filter(None, (source.kind, source.language))),
         "used by": _by_paper(source.papers) or "none of the papers",
         "licence": source.licence,
         "may be shared": MAY_SHARE[source.redistributable],
@@ -107,20 +109,25 @@ def info(arguments: argparse.Namespace) -> int:
 
 
 def fetch(arguments: argparse.Namespace) -> int:
-    """Fetch the checked files of each dataset, or all of them."""
+    """Fetch the checked files of each dataset, or all of them; an encoder as a whole, wherever it is had from."""
     from dialnb.data.store import default_store
+    from dialnb.models.places import download_encoder, hub_snapshot
 
     store = default_store()
     rows = []
     for source in [get_source(name) for name in arguments.names]:
+        if source.kind != DATASET:
+            place = download_encoder(source.name)
+            folder = place.folder or hub_snapshot(source.name)
+            rows.append({"name": source.name} | _size(folder.rglob("*")) | {"folder": str(folder)})
+            continue
         wanted = [file for file in source.files if file.verified or arguments.unchecked]
         if not wanted:
             hint = " Try --unchecked." if any(file.urls for file in source.files) else ""
             raise DataError(f"{source.name} has no checked files to fetch. {source.coverage}{hint}")
         paths = store.fetch(source.name, [file.key for file in wanted])
-        size = sum(path.stat().st_size for path in paths.values())
         folder = store.cache / "files" / source.name
-        rows.append({"name": source.name, "files": len(paths), "MB": round(size / 1e6, 1), "folder": str(folder)})
+        rows.append({"name": source.name} | _size(paths.values()) | {"folder": str(folder)})
     _show(rows, arguments.json)
     return 0
 
@@ -209,6 +216,11 @@ def _describe(about: dict[str, str]) -> None:
     width = shutil.get_terminal_size().columns
     for label, text in about.items():
         print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
+
+
+def _size(paths: Iterable[Path]) -> dict[str, Any]:
+    sizes = [path.stat().st_size for path in paths if path.is_file()]
+    return {"files": len(sizes), "MB": round(sum(sizes) / 1e6, 1)}
 
 
 def _is_checkable(store: Store, source: Source, file: SourceFile) -> bool:

@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Score and print; with a file, write what there is after every dataset."""
     from dialnb.evaluation.diaeval import run_diaeval
     from dialnb.models.encoder import load_encoder
+    from dialnb.models.places import encoder_name
     from dialnb.papers import load_cells
     from dialnb.runs.files import check_writable
 
@@ -50,17 +51,18 @@ def run(options: argparse.Namespace) -> int:
 
     def keep(rows: pd.DataFrame) -> None:
         if options.out:
-            rows.assign(encoder=options.encoder).to_csv(options.out, index=False)
+            rows.assign(encoder=encoder_name(options.encoder)).to_csv(options.out, index=False)
 
+    encoder = load_encoder(options.encoder)
     rows = run_diaeval(
-        load_encoder(options.encoder), options.data, limit=options.limit, train_limit=options.train_limit,
+        encoder, options.data, limit=options.limit, train_limit=options.train_limit,
         groups=options.lists, progress=lambda line: print(f"… {line}", file=sys.stderr, flush=True), keep=keep,
     )  # fmt: skip
-    rows = rows.assign(encoder=options.encoder)
+    rows = rows.assign(encoder=encoder.name)
     if options.json:
         print(rows.to_json(orient="records", lines=True), end="")
         return 0
-    name = f"{Path(options.encoder).name} (here)"
+    name = f"{encoder.name.rpartition('/')[2]} (here)"
     for table, title in TABLES.items():
         shown, notes = beside_the_paper(rows, table, name)
         print(f"{title} ({table} of the paper)\n\n{shown.to_string()}\n")

@@ -207,15 +207,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     if arguments.data:
         return _evaluate_own(arguments)
-    encoders = {name: load_encoder(name) for name in arguments.encoders}
+    encoders = [load_encoder(name) for name in arguments.encoders]
     sets = intent_sets()
-    rows = [intent_scores(encoder, sets).assign(encoder=name) for name, encoder in encoders.items()]
+    rows = [intent_scores(encoder, sets).assign(encoder=encoder.name) for encoder in encoders]
     if arguments.json:
         print(pd.concat(rows).to_json(orient="records", lines=True))
         return 0
     print("Prototype accuracy in %, bundled test sets, mean of 10 seeds; ± is the 95 % interval of Ave over seeds\n")
-    tables = {name: intent_summary(part) for name, part in zip(encoders, rows, strict=True)}
-    print(pd.concat(tables, names=["encoder"]).round(2).to_string())
+    names = [encoder.name for encoder in encoders]
+    print(pd.concat([intent_summary(part) for part in rows], keys=names, names=["encoder"]).round(2).to_string())
     return 0
 
 
@@ -225,12 +225,12 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
     from dialnb.evaluation.own import evaluate_own, summary_own
     from dialnb.models.encoder import load_encoder
 
-    encoders = {name: load_encoder(name) for name in arguments.encoders}
+    encoders = [load_encoder(name) for name in arguments.encoders]
     records = _own(arguments.data, arguments.column)
     if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
         print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
         records = _own(arguments.data, arguments.column, held_out=0.2)
-    rows = pd.concat([evaluate_own(encoder, records).assign(encoder=name) for name, encoder in encoders.items()])
+    rows = pd.concat([evaluate_own(encoder, records).assign(encoder=encoder.name) for encoder in encoders])
     if arguments.json:
         print(rows.to_json(orient="records", lines=True))
         return 0

@@ -1,8 +1,9 @@
-"""Where bytes come from: one `Source` per dataset that the five papers name, with licence, citation and hashed files.
+"""Where bytes come from: one `Source` per dataset or encoder that the five papers name, with licence, citation and
+hashed files.
 
-The registry is data, in `dialnb/data/registry/`: `sources.yaml` is written by hand (papers and tables, licence,
-citation, coverage, official files that could not be checked); `copies.tsv` and `files.tsv` list the pinned copies and
-their files.
+The registry is data, in `dialnb/data/registry/`: `sources.yaml` and `encoders.yaml` are written by hand (papers and
+tables, licence, citation, coverage, official files that could not be checked); `copies.tsv` and `files.tsv`
+list the pinned copies and their files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ import yaml
 
 from dialnb.errors import DataError, UnknownName
 
-AVAILABILITY = ("complete", "partial", "unavailable")
+AVAILABILITY = ("complete", "partial", "unavailable", "unchecked", "bundled")
+"""What the checked files amount to; of an encoder also that it is had from the hub, or comes with the package."""
+
+DATASET = "dataset"
+KINDS = (DATASET, "masked language model", "sentence encoder", "ours")
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """One dataset: who uses it, under which terms, how much of it can be had, and its files."""
+    """One dataset or encoder: who uses it, under which terms, how much of it can be had, and its files."""
 
     name: str
     title: str
@@ -61,6 +66,8 @@ class Source:
     coverage: str
     note: str
     files: tuple[SourceFile, ...]
+    kind: str = DATASET
+    language: str = ""
 
     def file(self, key: str) -> SourceFile:
         """The file with this key.
@@ -84,14 +91,15 @@ def get_source(name: str) -> Source:
     for known, source in registry.items():
         if known.casefold() == name.casefold():
             return source
-    raise UnknownName("dataset", name, registry)
+    raise UnknownName("dataset or encoder", name, registry)
 
 
 @cache
 def load_registry() -> dict[str, Source]:
-    """Every source by name, in the order of sources.yaml."""
-    text = _registry_text("sources.yaml")
-    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """Every source by name: datasets in the order of sources.yaml, then encoders in that of encoders.yaml."""
+    texts = [_registry_text(name) for name in ("sources.yaml", "encoders.yaml")]
+    datasets, encoders = (yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) for text in texts)
+    entries = datasets | encoders
     pinned = _pinned_files(entries)
     return {name: _source(name, entry, pinned.get(name, [])) for name, entry in entries.items()}
 
@@ -106,9 +114,11 @@ def _source(name: str, entry: dict[str, Any], pinned: list[SourceFile]) -> Sourc
     try:
         source = Source(name=name, **entry, files=tuple(found))
     except TypeError as error:
-        raise DataError(f"registry entry {name} in sources.yaml has missing or unknown fields: {error}") from None
+        raise DataError(f"registry entry {name} has missing or unknown fields: {error}") from None
     if source.availability not in AVAILABILITY:
         raise DataError(f"registry entry {name}: its availability is none of {', '.join(AVAILABILITY)}")
+    if source.kind not in KINDS:
+        raise DataError(f"registry entry {name}: its kind is none of {', '.join(filter(None, KINDS))}")
     if len({file.key for file in source.files}) != len(source.files):
         raise DataError(f"registry entry {name} lists the same file key twice")
     return source
@@ -133,7 +143,7 @@ def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
         file = SourceFile(key, urls, row["sha256"], int(row["size"]), copy["licence"])
         found.setdefault(row["source"], []).append(file)
     if unknown := sorted(found.keys() - entries.keys()):
-        raise DataError(f"files.tsv names sources that sources.yaml does not describe: {', '.join(unknown)}")
+        raise DataError(f"files.tsv names sources that nobody describes: {', '.join(unknown)}")
     return found
 
 

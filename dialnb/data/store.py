@@ -19,6 +19,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import BinaryIO
@@ -43,6 +45,7 @@ from dialnb.errors import DataError, Offline
 CHUNK = 2**20
 WORKERS = 8
 GZIPPED = (".gz", ".tgz")
+WEB = ("http://", "https://")
 
 
 class _Bad(Exception):
@@ -52,8 +55,9 @@ class _Bad(Exception):
 class Store:
     """Verified local copies of the registry's files.
 
-    `mirror` is a folder or an http(s) address laid out as HOST/PATH, where files may be gzipped (".gz" appended);
-    `offline` forbids every use of the network. Unset, they follow DIALNB_CACHE, DIALNB_MIRROR and DIALNB_OFFLINE.
+    `mirror` is a folder or an http(s) address laid out as HOST/PATH, where files may be gzipped (".gz" appended), or
+    several, joined as in PATH and asked in this order, folders first; `offline` forbids every use of the network.
+    Unset, they follow DIALNB_CACHE, DIALNB_MIRROR and DIALNB_OFFLINE.
 
     >>> Store().path("CLINC150", "data/data_full.json")        # doctest: +SKIP
     PosixPath('/home/me/.cache/dialnb/files/CLINC150/data/data_full.json')
@@ -71,19 +75,23 @@ class Store:
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
         self.patience = patience or Patience()
         self._trusted: dict[Path, tuple[int, int]] = {}
-        if self.mirror and not self._mirror_is_web and not Path(self.mirror).expanduser().is_dir():
-            raise DataError(
-                f"the mirror {self.mirror!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
-            )
+        roots = split_roots(self.mirror)
+        self._web_mirrors = [root.rstrip("/") for root in roots if root.startswith(WEB)]
+        self._mirror_folders = [Path(root).expanduser() for root in roots if not root.startswith(WEB)]
+        for folder in self._mirror_folders:
+            if not folder.is_dir():
+                raise DataError(
+                    f"the mirror {str(folder)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
+                )
 
     @property
     def tokens(self) -> Path:
         """Where tokenised texts are kept for all models that read the same ones."""
         return self.cache / "tokens"
 
-    def path(self, source: str, key: str) -> Path:
-        """Local path of one verified, uncompressed file, fetched if need be."""
-        entry = get_source(source)
+    def path(self, source: str | Source, key: str, upstream: bool = True) -> Path:
+        """Local path of one verified, uncompressed file, fetched if need be; without `upstream` from a mirror only."""
+        entry = source if isinstance(source, Source) else get_source(source)
         file = entry.file(key)
         target = self.location(entry, file)
         try:
@@ -95,7 +103,7 @@ class Store:
                 if not self._intact(entry, file, target):
                     if target.exists():
                         self._set_aside(entry, file, target)
-                    self._fetch(entry, file, target)
+                    self._fetch(entry, file, target, upstream)
         except OSError as error:
             raise DataError(
                 f"{entry.name} {key} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
@@ -114,12 +122,13 @@ class Store:
             raise DataError(f"{entry.name} has no file that matches {pattern!r}. {entry.coverage}")
         return self.fetch(entry.name, keys)
 
-    def fetch(self, source: str, keys: Sequence[str]) -> dict[str, Path]:
+    def fetch(self, source: str | Source, keys: Sequence[str], upstream: bool = True) -> dict[str, Path]:
         """Local paths of the named files, fetched side by side; the first that cannot be had ends it."""
+        name = source.name if isinstance(source, Source) else source
         with ThreadPoolExecutor(WORKERS) as pool:
-            found = [pool.submit(self.path, source, key) for key in keys]
+            found = [pool.submit(self.path, source, key, upstream) for key in keys]
             try:
-                bar = tqdm(zip(keys, found, strict=True), source, len(keys), leave=False, delay=2, unit="file")
+                bar = tqdm(zip(keys, found, strict=True), name, len(keys), leave=False, delay=2, unit="file")
                 return {key: future.result() for key, future in bar}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -148,19 +157,19 @@ class Store:
         return self.location(source, file).is_file() or any(self._mirror_copies(file))
 
     def check(self, source: str, key: str) -> tuple[str, str]:
-        """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in a mirror folder; changes nothing.
+        """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in mirror folders; changes nothing.
 
-        A mirror on the web has no copies to look at: there, the file is fetched.
+        A mirror on the web has no copies to look at: where there are no others, the file is fetched.
         """
         entry = get_source(source)
         file = entry.file(key)
-        if self._mirror_is_web and not self.offline:
+        target = self.location(entry, file)
+        copies = [path for path in (target, *self._mirror_copies(file)) if path.exists()]
+        if not copies and self._web_mirrors and not self.offline:
             try:
                 return "ok", str(self.path(source, key))
             except DataError as error:
                 return "bad", str(error)
-        target = self.location(entry, file)
-        copies = [path for path in (target, *self._mirror_copies(file)) if path.exists()]
         for copy in copies:
             try:
                 self._verify(entry, file, copy, None)
@@ -170,7 +179,7 @@ class Store:
 
     # -- fetching ---
 
-    def _fetch(self, source: Source, file: SourceFile, target: Path) -> None:
+    def _fetch(self, source: Source, file: SourceFile, target: Path, upstream: bool = True) -> None:
         """Bring the file to `target` from the first origin that has it; the caller holds the lock."""
         bad, failed, unreachable = [], [], set()
         for copy in self._mirror_copies(file):
@@ -178,7 +187,7 @@ class Store:
                 return self._admit(source, file, copy, target)
             except _Bad as error:
                 bad.append(f"{copy} {error}")
-        for url in () if self.offline else (*self._mirror_urls(file), *file.urls):
+        for url in () if self.offline else (*self._mirror_urls(file), *(file.urls if upstream else ())):
             host = urlsplit(url).netloc
             if host in unreachable:
                 continue
@@ -243,26 +252,18 @@ class Store:
         self._trust(source, file, target, sha256)
 
     def _mirror_copies(self, file: SourceFile) -> Iterator[Path]:
-        """Files of a mirror folder that hold this file, plain or gzipped."""
-        if not self.mirror or self._mirror_is_web:
-            return
-        for url in file.urls:
+        """Files of the mirror folders that hold this file, plain or gzipped."""
+        for folder, url in product(self._mirror_folders, file.urls):
             where = urlsplit(url)
-            plain = Path(self.mirror).expanduser() / where.netloc / unquote(where.path).lstrip("/")
+            plain = folder / where.netloc / unquote(where.path).lstrip("/")
             yield from (path for path in (plain, plain.with_name(plain.name + ".gz")) if path.is_file())
 
     def _mirror_urls(self, file: SourceFile) -> Iterator[str]:
-        """Addresses on a web mirror; big files are usually gzipped there, small ones not."""
-        if not self._mirror_is_web:
-            return
-        for url in file.urls:
+        """Addresses on web mirrors; big files are usually gzipped there, small ones not."""
+        for root, url in product(self._web_mirrors, file.urls):
             where = urlsplit(url)
-            plain = f"{self.mirror.rstrip('/')}/{where.netloc}{where.path}"
+            plain = f"{root}/{where.netloc}{where.path}"
             yield from (f"{plain}.gz", plain) if file.size > 50_000 else (plain, f"{plain}.gz")
-
-    @property
-    def _mirror_is_web(self) -> bool:
-        return self.mirror.startswith(("http://", "https://"))
 
     # -- trust ---
 
@@ -358,9 +359,19 @@ def default_store() -> Store:
     return Store()
 
 
+def split_roots(setting: str) -> list[str]:
+    """The roots that DIALNB_MIRROR names, joined as in PATH; the colons of addresses do not part them.
+
+    >>> split_roots(os.pathsep.join(["/data/mirror", "http://localhost:8000/m", "more"]))
+    ['/data/mirror', 'http://localhost:8000/m', 'more']
+    """
+    address = r"https?://(?:[^/@]+@)?(?:\[[^\]]*\]|[^/:;]+)(?::\d+)?"
+    return re.findall(rf"{address}[^{os.pathsep}]*|[^{os.pathsep}]+", setting)
+
+
 def _tag(source: str, name: str) -> str:
     """A short file name for a lock or a partial download."""
-    return f"{source}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{source.replace('/', '--')}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ class WordVectors:
     def __init__(self, encoder) -> None:
         self.encoder = encoder
 
-    def encode(self, texts: Sequence[str], max_length: int = 64, **_: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> np.ndarray:
         """Vectors ``[n, width of the word table]``; a text without words is the zero vector."""
         tokens = self.encoder.tokenize(texts, max_length)
         table = self.encoder.transformer.get_input_embeddings().weight.detach().float().cpu().numpy()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,14 +20,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.models import packed as packed_path
+from dialnb.models.places import absent, can_ask_hub, fetch_encoder
+from dialnb.models.saving import READOUT, check_seal, read_readout, require_finite, save_encoder
 from dialnb.models.tokens import Packed, Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 
-BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 POOLINGS = ("mean", "cls", "pooler", "max")
 
 
@@ -40,9 +40,21 @@ class Encoder(nn.Module):
         tokenizer: its fast tokenizer.
         pooling: "mean" over all positions (``[CLS]`` and ``[SEP]`` included), "cls", "pooler" or "max".
         name: how tables and cards call it.
+        length: tokens that ``encode`` reads of a text unless told otherwise (default: all that fit).
+        normalize: whether ``encode`` scales vectors to length one unless told otherwise.
+        prompt: what ``encode`` puts before every text.
     """
 
-    def __init__(self, transformer: nn.Module, tokenizer, pooling: str = "mean", name: str = "encoder") -> None:
+    def __init__(
+        self,
+        transformer: nn.Module,
+        tokenizer,
+        pooling: str = "mean",
+        name: str = "encoder",
+        length: int | None = None,
+        normalize: bool = False,
+        prompt: str = "",
+    ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
@@ -50,6 +62,9 @@ class Encoder(nn.Module):
         self.wordpieces = Wordpieces(tokenizer)
         self.pooling = pooling
         self.name = name
+        self.length = min(length or self.max_length, self.max_length)
+        self.normalize = normalize
+        self.prompt = prompt
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.compiled = False
@@ -84,9 +99,10 @@ class Encoder(nn.Module):
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
 
-    def tokenize(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right") -> Tokens:
-        """Token ids with special tokens, at most ``max_length`` each; ``truncate`` names the side that is cut."""
-        return self.wordpieces(texts, min(max_length, self.max_length), truncate)
+    def tokenize(self, texts: Sequence[str], max_length: int | None = None, truncate: str = "right") -> Tokens:
+        """Token ids with special tokens, at most ``max_length`` each (default: the encoder's own ``length``);
+        ``truncate`` names the side that is cut."""
+        return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
     def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
@@ -150,15 +166,16 @@ class Encoder(nn.Module):
     def encode(
         self,
         texts: Sequence[str],
-        max_length: int = 64,
+        max_length: int | None = None,
         batch_size: int = 512,
-        normalize: bool = False,
+        normalize: bool | None = None,
         pooling: str | None = None,
         truncate: str = "right",
         show_progress: bool = False,
     ) -> np.ndarray:
         """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
 
+        ``max_length``, ``normalize`` and ``pooling`` default to the encoder's own, which are also what is saved.
         ``batch_size`` counts texts of 32 tokens: shorter texts travel in larger batches. A text that is said again
         and again, as in dialogues, is encoded once. An empty string is encoded as its special tokens; an empty list
         gives an array of shape ``(0, dim)``.
@@ -167,11 +184,12 @@ class Encoder(nn.Module):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         out = np.empty((len(places), self.dim), np.float32)
+        normalize = self.normalize if normalize is None else normalize
         training, _ = self.training, self.eval()
         try:
-            tokens = self.tokenize(list(places), max_length, truncate)
+            tokens = self.tokenize([self.prompt + text for text in places], max_length, truncate)
             order = np.argsort(-tokens.lengths, kind="stable")
-            budget = max(1, batch_size) * min(max_length, 32)
+            budget = max(1, batch_size) * min(max_length or self.length, 32)
             bar = Bar(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
             for part in _by_budget(order, tokens.lengths, budget):
                 vectors = self.embed(tokens[part], pooling)
@@ -184,8 +202,6 @@ class Encoder(nn.Module):
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
-        from dialnb.models.saving import save_encoder
-
         return save_encoder(self, Path(folder), card, dtype)
 
 
@@ -198,18 +214,6 @@ def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
         stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
         yield order[start:stop]
         start = stop
-
-
-@functools.cache
-def _hub_answers() -> bool:
-    """Can the hub be asked at all? One short look: its client would try again for half a minute for every file."""
-    from huggingface_hub import constants, get_session
-
-    try:
-        get_session().head(constants.ENDPOINT, timeout=5)
-    except Exception:  # of whichever HTTP library is underneath
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -247,27 +251,22 @@ def _tokenizer(where: str, safe: dict):
 def load_encoder(
     name_or_path: str | Path, pooling: str | None = None, device: str | torch.device | None = None
 ) -> Encoder:
-    """Load an encoder: a bundled name ("mini"), a local folder, or a Hugging Face hub id.
+    """Load an encoder: a local folder, a bundled name ("mini"), or a Hugging Face hub id, which is looked for in the
+    hub's cache and in mirrors (DIALNB_MIRROR) before the hub is asked.
 
-    Weights are read from safetensors only and no remote code is run. ``pooling`` defaults to what the folder says
-    (sentence-transformers layout), else "mean".
+    Weights are read from safetensors only and no remote code is run. Length, prompt, pooling and normalisation are
+    what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none; ``pooling`` given
+    here overrules everything that follows the transformer. A folder that dialnb saved is checked against its hashes.
     """
     import transformers
+    from huggingface_hub import snapshot_download
     from safetensors import SafetensorError
 
-    from dialnb.models.saving import stored_pooling
-
-    name = str(name_or_path)
-    bundled = {path.name: path for path in BUNDLED.iterdir() if path.is_dir()} if BUNDLED.is_dir() else {}
-    folder = bundled.get(name, Path(name).expanduser())
-    local = folder.is_dir()
-    if not local and (name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name):
-        raise DataError(f"no encoder folder at {name!r}: give a folder with config.json, a hub id, or one of "
-                        f"{', '.join(sorted(bundled)) or 'no bundled names'}")  # fmt: skip
-    if local and not (folder / "config.json").is_file():
-        raise DataError(f"{folder} is not an encoder folder: it has no config.json")
-    where = str(folder) if local else name
-    safe = {"trust_remote_code": False, "local_files_only": not local and not _hub_answers()}
+    place = fetch_encoder(name_or_path)
+    folder, where = place.folder, place.where
+    safe = {"trust_remote_code": False, "local_files_only": folder is not None or not can_ask_hub()}
+    if folder:
+        check_seal(folder)
     try:
         with _quiet_transformers(), seeded(0):  # for weights that the files lack, such as BERT's pooler
             config = transformers.AutoConfig.from_pretrained(where, **safe)
@@ -275,12 +274,19 @@ def load_encoder(
             kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
             transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
             tokenizer = _tokenizer(where, safe)
+        if folder is None:
+            folder = Path(snapshot_download(where, allow_patterns=READOUT, local_files_only=safe["local_files_only"]))
     except (OSError, ValueError, SafetensorError) as error:
-        known = f"bundled: {', '.join(sorted(bundled)) or 'none'}"
-        raise DataError(
-            f"cannot load encoder {name!r} ({known}; anything else is a folder or a hub id, which needs the network "
-            f"or the hub's cache): {str(error).splitlines()[0]}"
-        ) from error
-    pooling = pooling or (stored_pooling(folder) if local else None) or "mean"
-    encoder = Encoder(transformer, tokenizer, pooling, name=folder.name if local else name)
+        if place.folder is None and safe["local_files_only"]:
+            raise Offline(absent(place.name)) from error
+        raise DataError(f"cannot load encoder {place.name!r}: {str(error).splitlines()[0]}") from error
+    readout = read_readout(folder, pooling)
+    weights = sorted(folder.glob("*.safetensors"))
+    require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
+    encoder = Encoder(
+        transformer, tokenizer, readout.pooling or "mean", place.name, readout.length or tokenizer.model_max_length,
+        readout.normalize, readout.prompt,
+    )  # fmt: skip
+    if readout.lowercase and encoder.tokenizer.tokenize("ABC") != encoder.tokenizer.tokenize("abc"):
+        raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")
     return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

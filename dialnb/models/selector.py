@@ -14,6 +14,7 @@ from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
 from dialnb.models.encoder import Encoder, _by_budget, load_encoder
+from dialnb.models.saving import require_finite, seal
 from dialnb.models.tokens import Tokens
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
@@ -107,6 +108,7 @@ class Selector(nn.Module):
         facts = {"max_length": str(self.max_length), "dropout": json.dumps(self.heads["selection"][0].p)}
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         save_file(stored, folder / HEADS, metadata=facts)
+        seal(folder)
         return folder
 
     @classmethod
@@ -121,5 +123,6 @@ class Selector(nn.Module):
             facts = stored.metadata()
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
         selector = cls(load_encoder(folder, device=device), int(facts["max_length"]), json.loads(facts["dropout"]))
+        require_finite(tensors, path)
         selector.heads.load_state_dict(tensors)
         return selector

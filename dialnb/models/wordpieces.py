@@ -33,7 +33,7 @@ class Wordpieces:
         said = backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items()))
         return hashlib.sha256(said.encode()).hexdigest()
 
-    def __call__(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right") -> Tokens:
+    def __call__(self, texts: Sequence[str], max_length: int, truncate: str = "right") -> Tokens:
         if truncate not in ("left", "right"):
             raise UnknownName("side to truncate", truncate, ("left", "right"))
         room = max_length - len(self.prefix) - len(self.suffix)

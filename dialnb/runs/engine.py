@@ -23,6 +23,7 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
+from dialnb.models.places import encoder_name
 from dialnb.runs.crate import write_crate
 from dialnb.runs.files import LOCK, read_json, write_json, write_whole
 from dialnb.runs.profiles import known_papers, load_profiles
@@ -111,7 +112,7 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
                     raise
             reason = _record(request, reason, began)
         for name in ("notebook.ipynb", "log.txt", "run.json"):
-            _without_places(folder / name, root)
+            _without_places(folder / name, root, request)
     except Timeout:
         reason = f"another run is using {folder}; wait for it, or choose another --out"
         return NotebookRun(request.slug, "failed", reason)
@@ -141,10 +142,14 @@ def _open_log(folder: Path) -> Iterator[TextIO]:
             log.close()
 
 
-def _without_places(path: Path, root: Path) -> None:
-    """Runs are shared: what was written names files from the project and the home folder on, not where those lie."""
+def _without_places(path: Path, root: Path, request: Request) -> None:
+    """Runs are shared: what was written names files from the project and the home folder on, and encoders by the names
+    of their folders, not where those lie."""
     if path.is_file():
         text = before = path.read_text(encoding="utf-8")
+        said = [v for part in request.overrides.values() for v in (part if isinstance(part, list | tuple) else [part])]
+        for value in [v for v in (request.encoder, *said) if isinstance(v, str) and len(Path(v).parts) > 1]:
+            text = text.replace(value, encoder_name(value))
         for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
             text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}") if len(place.parts) > 1 else text
         if text != before:

@@ -100,7 +100,8 @@ def _library_content(value: Any, where: str) -> Any:
             return _hashed[value]
         words = getattr(getattr(value, "tokenizer", None), "get_vocab", dict)()
         weights = {name: _content(tensor, f"{where}.{name}") for name, tensor in value.state_dict().items()}
-        said = {"pooling": getattr(value, "pooling", None), "words": fingerprint(json.dumps(sorted(words.items())))}
+        said = {name: getattr(value, name, None) for name in ("pooling", "length", "normalize", "prompt")}
+        said |= {"words": fingerprint(json.dumps(sorted(words.items())))}
         found = {"module": type(value).__qualname__, "weights": weights, **said}
         if _hashed is not None:
             _hashed[value] = found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dialnb.errors import BadParameter, DataError
+from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.papers import PACKAGED
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
@@ -110,12 +112,12 @@ def pack(
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
         pack_packages(packages, target, folder / "site")
-        licences = pack_data(data, folder / "cache")
-        pack_encoders(encoders, folder)
+        licences = pack_data(data, folder / "cache") + pack_encoders(encoders, folder)
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
-            local = f'"$here/project/{Path(encoder).name}"'
-            arguments += f" --encoder {local if is_folder(encoder) else encoder}"
+            name = shlex.quote(encoder_name(encoder))
+            inside = '"$here"/encoders/' if (folder / "encoders" / encoder_name(encoder)).is_dir() else ""
+            arguments += f" --encoder {inside}{name}"
         (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
         parts = [path for path in sorted(folder.iterdir()) if path.is_dir()]
         sizes = {p.name: sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in parts}
@@ -275,27 +277,23 @@ def pack_data(names: Iterable[str], cache: Path) -> tuple[str, ...]:
     return tuple(licences)
 
 
-def is_folder(encoder: str) -> bool:
-    return (Path(encoder).expanduser() / "config.json").is_file()
+def pack_encoders(names: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """Encoders where the packed run looks for them: folders under their name, what has known bytes or came from a
+    mirror in dialnb's cache, others in the hub's; bundled ones are there already. Returns their licences."""
+    from huggingface_hub import constants
 
-
-def pack_encoders(names: Iterable[str], folder: Path) -> None:
-    """Encoders from the hub, in the layout of its cache; folders under their name; bundled ones are there already."""
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    from dialnb.models.encoder import BUNDLED
-
+    licences = []
     for name in names:
-        if (BUNDLED / name).is_dir():
+        place = download_encoder(name)
+        if place.kind == "bundled":
             continue
-        if is_folder(name):
-            shutil.copytree(Path(name).expanduser(), folder / "project" / Path(name).name)
+        if place.kind == "folder":
+            shutil.copytree(place.folder, folder / "encoders" / place.name)
             continue
-        try:
-            snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors", "*.model"])
-        except (LocalEntryNotFoundError, OSError, ValueError) as error:
-            found = f"encoder {name!r} is neither bundled, nor a folder, nor to be had from the hub"
-            raise DataError(f"{found}: {error}") from error
-        stored = f"models--{name.replace('/', '--')}"
-        shutil.copytree(Path(constants.HF_HUB_CACHE) / stored, folder / "hub" / stored, symlinks=True)
+        licences.append(f"{place.name}: {encoder_source(place.name).licence}")
+        if place.folder:
+            shutil.copytree(place.folder, folder / "cache" / "files" / place.name)
+        else:
+            stored = f"models--{name.replace('/', '--')}"
+            shutil.copytree(Path(constants.HF_HUB_CACHE) / stored, folder / "hub" / stored, symlinks=True)
+    return tuple(licences)

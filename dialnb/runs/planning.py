@@ -9,7 +9,6 @@ import operator
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dialnb.errors import BadParameter, UnknownName
@@ -94,25 +93,20 @@ def _not_on_the_hub(name: str) -> str:
     """Why an encoder cannot be fetched, or nothing."""
     from huggingface_hub import file_exists
 
-    from dialnb.models.encoder import _hub_answers
+    from dialnb.models.places import can_ask_hub
 
-    if not _hub_answers():
+    if not can_ask_hub():
         return "not in the hub's cache, and the hub cannot be reached from here"
     return "" if file_exists(name, "config.json") else "and no model of the hub that can be read"
 
 
 def _encoder(name: str) -> Need:
-    from huggingface_hub import try_to_load_from_cache
+    from dialnb.models.places import find_encoder
 
-    from dialnb.models.encoder import BUNDLED
-
-    if (BUNDLED / name / "config.json").is_file():
-        return Need("encoder", name, True, "bundled")
-    if (Path(name).expanduser() / "config.json").is_file():
-        return Need("encoder", name, True, "folder")
-    if isinstance(try_to_load_from_cache(name, "config.json"), str):
-        return Need("encoder", name, True, "in the hub's cache")
-    return Need("encoder", name, False, f"to be fetched from the hub, if it is there (hf download {name})")
+    place = find_encoder(name)
+    if place.kind == "hub":
+        return Need("encoder", name, False, f"to be fetched from the hub (dialnb data fetch {name})")
+    return Need("encoder", place.name, True, place.kind if place.folder else f"in the {place.kind}")
 
 
 def describe(profiles: Profiles, profile: str, settings: Settings) -> str:

@@ -128,23 +128,18 @@ def data_facts(name: str, variant: str | None = None) -> dict[str, Any]:
 
 def encoder_facts(name: str) -> dict[str, Any]:
     """Where an encoder's weights come from and their sha256, as far as they are on this machine."""
-    from huggingface_hub import try_to_load_from_cache
+    from dialnb.models.places import encoder_source, fetch_encoder, find_encoder, hub_snapshot
 
-    from dialnb.models.encoder import BUNDLED
-
-    folders = [folder for folder in (BUNDLED / name, Path(name).expanduser()) if (folder / "config.json").is_file()]
-    if folders:
-        files, licence = sorted(folders[0].glob("*.safetensors")), _card_licence(folders[0] / "README.md")
-    else:
-        cached = try_to_load_from_cache(name, "model.safetensors") if name.count("/") <= 1 else None
-        files = [Path(cached)] if isinstance(cached, str) else []
-        licence = "see the hub's model card"
-    hashes = {file.name: sha256(file) for file in files}
+    place = find_encoder(name)
+    if place.kind == "cache or mirror":
+        place = fetch_encoder(name)
+    folder = place.folder or hub_snapshot(place.name)
+    own = place.kind in ("folder", "bundled")
     return {
-        "name": name,
-        "bundled": bool(folders) and folders[0].parent == BUNDLED,
-        "sha256": hashes,
-        "licence": licence,
+        "name": place.name,
+        "bundled": place.kind == "bundled",
+        "sha256": {file.name: sha256(file) for file in sorted(folder.glob("*.safetensors"))} if folder else {},
+        "licence": _card_licence(folder / "README.md") if own else encoder_source(place.name).licence,
     }
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from dialnb.errors import DialnbError, in_words
+from dialnb.models.places import encoder_name
 from dialnb.papers import PACKAGED
 from dialnb.runs.files import ITEMS, LOCK, make_folder, say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint, hashed_once
@@ -63,7 +64,7 @@ def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", override
     >>> run_name("dse", "quick", 2, "org/bert")
     'dse-quick-seed2-org-bert'
     """
-    plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder).strip("-")
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
     mark = (
         fingerprint({k: list(v) if isinstance(v, tuple) else v for k, v in overrides.items()})[:8] if overrides else ""
     )
@@ -174,7 +175,10 @@ class Run:
         defaults = {"encoder": self.settings["encoder"]} if "encoder" in self.settings else {}
         defaults["train_seed"] = self.settings["seed"]
         labels = {name: v for name, v in defaults.items() if name not in rows} | labels
-        joined = pd.concat([self.results, rows.assign(**labels)], ignore_index=True)
+        rows = rows.assign(**labels)
+        if "encoder" in rows:
+            rows["encoder"] = rows["encoder"].map(encoder_name, na_action="ignore")
+        joined = pd.concat([self.results, rows], ignore_index=True)
         identity = [name for name in joined if name not in MEASURED]
         same = joined[identity].astype("object").where(joined[identity].notna(), None).map(str)
         self.results = joined[~same.duplicated(keep="last")].reset_index(drop=True)
@@ -265,8 +269,10 @@ class Run:
             "slug": self.slug,
             "profile": self.profile,
             **self._state,
-            "parameters": dict(self.settings),
-            "set_by_hand": {k: self.settings[k] for k, v in self.settings.origin.items() if v == "set by hand"},
+            "parameters": _shown(self.settings),
+            "set_by_hand": {
+                k: shown for k, shown in _shown(self.settings).items() if self.settings.origin.get(k) == "set by hand"
+            },
             "started": _time(self._began),
             "updated": _time(time.time()),
             "seconds": round(time.time() - self._began, 3),
@@ -294,6 +300,17 @@ class Run:
         encoders = [encoder_facts(name) for name in named]
         licences = sorted({entry["licence"] for entry in [*data, *encoders]})
         return {"data": data, "encoders": encoders, "licences": licences}
+
+
+def _shown(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a record keeps them: runs are shared, so that folders of encoders stand there by their names."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [shown(part) for part in value]
+        return encoder_name(value) if isinstance(value, str) and value else value
+
+    return {name: shown(value) for name, value in settings.items()}
 
 
 def _used(dataset: Any) -> dict[str, Any]:

@@ -193,9 +193,9 @@ def _storage() -> list[Finding]:
     found = [Finding("bad" if not writable else "ok" if free > 5 else "note", "cache", words)]
     network = "forbidden (DIALNB_OFFLINE)" if store.offline else "allowed; nothing was tried"
     found.append(Finding("ok", "network", network + (f"; mirror {store.mirror}" if store.mirror else "")))
-    from dialnb.models.encoder import BUNDLED
+    from dialnb.models.places import bundled_encoders
 
-    bundled = sorted(path.parent.name for path in BUNDLED.glob("*/config.json"))
+    bundled = bundled_encoders()
     words = ", ".join(bundled) or "none: reinstall, the quick and smoke profiles need it"
     return [*found, Finding("ok" if bundled else "bad", "bundled encoders", words)]
 

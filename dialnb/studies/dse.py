@@ -15,6 +15,7 @@ from dialnb.data import Dataset, load
 from dialnb.errors import DataError, DialnbError, Offline
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.places import encoder_name
 from dialnb.papers import load_paper, select
 from dialnb.studies import common, tasks
 from dialnb.studies.common import Task, left_out, rows_of, settings_for, summary, why
@@ -292,7 +293,7 @@ def other_encoders(run, corpora: list[Dataset]) -> None:
         own = rows_of(run, origin)
         own = own[own["model"].isin(("BERT", "DSE"))] if len(own) else own
         if len(own):
-            names = {"BERT": s.encoder, "DSE": f"{s.encoder}-DSE"}
+            names = {"BERT": encoder_name(s.encoder), "DSE": f"{encoder_name(s.encoder)}-DSE"}
             variants = own["model"].map({"BERT": "raw", "DSE": "DSE"})
             run.add(own.assign(model=own["model"].map(names), variant=variants, encoder=s.encoder), table=table)
     raw = _raw_encoders(run, corpora)
@@ -325,7 +326,8 @@ def _raw_encoders(run, corpora: list[Dataset]) -> dict[str, Encoder]:
     made = run.stage_each(_pretraining(run, load_encoder(s.encoder), corpora))
     for name in s.other_encoders:
         try:
-            found[name] = made[f"pretrain {name}"]["encoder"] if f"pretrain {name}" in made else load_encoder(name)
+            scratch = made.get(f"pretrain {name}")
+            found[encoder_name(name)] = scratch["encoder"] if scratch else load_encoder(name)
         except DialnbError as error:
             for model in (ENCODERS.get(name, name), f"{ENCODERS.get(name, name)}-DSE"):
                 left_out(run, ("T10", "T11"), why(error), model=model)

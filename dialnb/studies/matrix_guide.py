@@ -10,6 +10,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dialnb.claims.intervals import Interval, mean_interval
+from dialnb.models.places import encoder_name
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix
 from dialnb.studies.common import rows_of
@@ -104,8 +105,9 @@ def advice(run, found: pd.DataFrame) -> list[str]:
 def _scope(run) -> str:
     s = run.settings
     return (
-        f"Read with care: one encoder (`{s.encoder}`), one corpus (`{s.corpus}`), {s.tokens / 1e6:g} million tokens "
-        "for every method, one training of each; intervals are over draws and test items, not over trainings."
+        f"Read with care: one encoder (`{encoder_name(s.encoder)}`), one corpus (`{s.corpus}`), "
+        f"{s.tokens / 1e6:g} million tokens for every method, one training of each; intervals are "
+        "over draws and test items, not over trainings."
     )
 
 

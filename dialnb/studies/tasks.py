@@ -65,7 +65,7 @@ def action_data(data: str) -> dict[str, Dataset]:
 
 def inference_data(data: str) -> dict[str, Dataset]:
     """Premises with an entailed and a contradicting hypothesis: SNLI, or the dev sets of ANLI."""
-    found = find(data, ("official", "SNLI", None), ("sources", "ANLI", "copies"))
+    found = find(data, ("official", "SNLI", "official"), ("sources", "ANLI", "copies"))
     return {found.name: found}
 
 

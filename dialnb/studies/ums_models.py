@@ -141,7 +141,7 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
             known[place] = load_encoder(name)
             continue
         warm = language == "English" and has_shape(known[ENGLISH].transformer, name)
-        chosen[place] = f"{language} {kind} ({f'from {s.encoder}' if warm else f'{name}, from scratch'})"
+        chosen[place] = f"{language} {kind} ({f'from {known[ENGLISH].name}' if warm else f'{name}, from scratch'})"
         if language == "English":
             job = pretraining(name, known[ENGLISH], common.corpus(run), s.pretrain_epochs, s.dialogues,
                               s.pretrain_steps, s.seed, "electra", warm)  # fmt: skip

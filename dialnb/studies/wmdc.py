@@ -186,7 +186,7 @@ def geometry_of(encoder: Encoder, pairs: pd.DataFrame) -> pd.DataFrame:
     for draw, part in pairs.groupby("draw"):
         contexts, responses = [mark.join(said) for said in part["context"]], part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
-        after, alone = encoder.encode(responses), encoder.encode(list(dict.fromkeys(responses)))
+        after, alone = (encoder.encode(texts, max_length=64) for texts in (responses, list(dict.fromkeys(responses))))
         values = {
             "Uniformity": geometry.uniformity(alone),
             "Anisotropy": geometry.anisotropy(alone),

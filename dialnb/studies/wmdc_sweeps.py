@@ -14,6 +14,7 @@ from dialnb.data import Dataset
 from dialnb.errors import DialnbError
 from dialnb.evaluation import diaeval
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.places import encoder_name
 from dialnb.studies import common
 from dialnb.studies.common import Task, rows_of, settings_for, why
 from dialnb.studies.figures import absent
@@ -112,8 +113,9 @@ def size_jobs(run, corpora: Sequence[Dataset], scratch: Mapping[str, Encoder]) -
         try:
             raw = scratch[name] if name in SHAPES else load_encoder(name)
         except DialnbError as error:
-            run.not_run("F4", model=name, reason=why(error))
+            run.not_run("F4", model=encoder_name(name), reason=why(error))
             continue
+        name = encoder_name(name)
         sizes[name] = sum(weights.numel() for weights in raw.transformer.parameters())
         jobs[f"train WMDC from {name}"] = training("WMDC", raw, corpora, wmdc_settings(s, True), s.dialogues)
     return jobs, sizes

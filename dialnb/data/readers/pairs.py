@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dialnb.data.readers import Skipped, json_lines, load_json, reader, row, text_lines
-from dialnb.data.readers.files import SPLITS, find_files
+from dialnb.data.readers.files import SPLITS, find_files, table_rows
 from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ def read_stsb(store: Store, skipped: Skipped, variant: str = "all") -> Iterator[
         for where, line in text_lines(store.path("STS-B", key), key):
             with row(where):
                 _, file, _, _, score, first, second, *_ = line.split("\t")
-                if not 0 <= float(score) <= 5:
-                    raise ValueError(f"score {score}, expected 0 to 5")
+                value = _score(score, 0)
             if variant == "all" or file in CAPTIONS:
-                yield ScoredPair(first, second, float(score), split)
+                yield ScoredPair(first, second, value, split)
 
 
 def inference_items(
@@ -75,12 +74,60 @@ def read_anli(store: Store, skipped: Skipped, variant: str = "copies") -> Iterat
         yield from inference_items(json_lines(data, name), skipped, split, fields, f"{round_}/")
 
 
-@reader("SNLI")
-def read_snli(store: Store, skipped: Skipped) -> Iterator[InferenceItem]:
-    """Captions and what follows from them; pairs without a gold label are left out."""
+@reader("SNLI", variants=("copies", "official"))
+def read_snli(store: Store, skipped: Skipped, variant: str = "copies") -> Iterator[InferenceItem]:
+    """Captions and what follows from them; pairs without a gold label are left out. The copies are parts of the dev and
+    test files; the official archive has all three."""
     for split in ("train", "dev", "test"):
-        for name, data in find_files(store, "SNLI", f"snli_1.0_{split}.jsonl", official=True):
+        file = f"snli_1.0_{split}.jsonl"
+        if variant == "official":
+            found = store.members("SNLI", "snli_1.0.zip", f"*{file}").items()
+        else:
+            found = find_files(store, "SNLI", file) if split != "train" else ()
+        for name, data in found:
             yield from inference_items(json_lines(data, name), skipped, split)
+
+
+SICK_FILES = {"SICK_train.txt": "train", "SICK_trial.txt": "dev", "SICK_test_annotated.txt": "test"}
+
+
+@reader("SICK", variants=("inference", "relatedness"))
+def read_sick(store: Store, skipped: Skipped, variant: str = "inference") -> Iterator[InferenceItem | ScoredPair]:
+    """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
+    columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment", "relatedness_score")
+    for file, split in SICK_FILES.items():
+        for name, data in find_files(store, "SICK", file):
+            rows = table_rows(data, name, columns, "\t")
+            if variant == "inference":
+                rows = ((where, item | {"label": item["entailment_judgment"].lower()}) for where, item in rows)
+                yield from inference_items(rows, skipped, split, (*columns[:3], "label"))
+                continue
+            for where, item in rows:
+                with row(where):
+                    score = _score(item["relatedness_score"], 1)
+                yield ScoredPair(item["sentence_A"], item["sentence_B"], score, split)
+
+
+@reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
+def read_sts(store: Store, skipped: Skipped, variant: str = "all") -> Iterator[ScoredPair]:
+    """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
+    without a score are left out."""
+    for name, data in find_files(store, "STS12-16", "*.train.tsv", "*.test.tsv"):
+        year, file = name.split("/")[-2:]
+        for where, line in text_lines(data, name) if variant in ("all", year) else ():
+            with row(where):
+                score, first, second = line.split("\t")
+                if not score:
+                    skipped.add("no score", where)
+                    continue
+                made = ScoredPair(first.strip(), second.strip(), _score(score, 0), file.split(".")[-2])
+            yield made
+
+
+def _score(text: str, least: int) -> float:
+    if not least <= float(text) <= 5:
+        raise ValueError(f"score {text}, expected {least} to 5")
+    return float(text)
 
 
 @reader("MNLI")

@@ -1,10 +1,10 @@
-"""Write files.tsv and copies.tsv from the manifest of a mirror.
+"""Write files.tsv and copies.tsv from the manifests of mirrors.
 
-    python dialnb/data/registry/make_tables.py MANIFEST.jsonl
+    python dialnb/data/registry/make_tables.py MANIFEST.jsonl [MANIFEST.jsonl ...]
 
-Every manifest line names one upstream file: dataset, url, bytes and sha256 of the uncompressed file, license.
-`copies.tsv` gets one row per dataset and pinned repository (source, copy, base URL, licence), `files.tsv` one row per
-file (source, copy, path below the base, size, sha256). Archives that their host re-compresses (lines with
+Every manifest line names one upstream file: dataset (or encoder), url, bytes and sha256 of the uncompressed file,
+license. `copies.tsv` gets one row per dataset and pinned repository (source, copy, base URL, licence), `files.tsv` one
+row per file (source, copy, path below the base, size, sha256). Archives that their host re-compresses (lines with
 `members_sha256`) are left out: they are described by hand in sources.yaml, as is everything a person should read.
 """
 
@@ -13,15 +13,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PINNED = re.compile(r"(?P<base>https://[^/]+/(?P<repository>[^/]+/[^/]+)/(?P<commit>[0-9a-f]{40})/)(?P<path>.+)")
+PINNED = re.compile(
+    r"(?P<base>https://[^/]+/(?P<repository>[^/]+/[^/]+)/(?P<commit>[0-9a-f]{40}|resolve/main)/)(?P<path>.+)"
+)
 
 
-def make_tables(manifest: Path, folder: Path = HERE) -> tuple[int, int]:
+def make_tables(manifests: Iterable[Path], folder: Path = HERE) -> tuple[int, int]:
     """Write both tables into `folder`; returns the numbers of copies and files."""
-    rows = [json.loads(line) for line in manifest.read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for manifest in manifests for line in manifest.read_text("utf-8").splitlines()]
+    rows = [{"dataset": row.get("encoder")} | row for row in rows]
     rows = [row | PINNED.fullmatch(row["url"]).groupdict() for row in rows if "members_sha256" not in row]
     commits: dict[tuple[str, str], set[str]] = {}
     for row in rows:
@@ -42,6 +46,6 @@ def make_tables(manifest: Path, folder: Path = HERE) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    print("{} copies, {} files".format(*make_tables(Path(sys.argv[1]))))
+    print("{} copies, {} files".format(*make_tables(map(Path, sys.argv[1:]))))

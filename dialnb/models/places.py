@@ -1,0 +1,174 @@
+"""Where an encoder is: in a folder, bundled, in the hub's cache, in dialnb's cache or a mirror, or on the hub.
+
+Encoders with known bytes (`dialnb data list`) are checked against them wherever they come from. Others are taken from
+the hub by its own client, or from a mirror folder, where the files of FILES are looked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from dialnb.data import sources
+from dialnb.data.sources import Source, SourceFile
+from dialnb.data.store import default_store
+from dialnb.errors import DataError, Offline
+from dialnb.models.saving import CARD, READOUT, sha256
+
+BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
+NEEDED = ("config.json", "model.safetensors")
+FILES = (
+    *NEEDED, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
+    "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", *READOUT, CARD,
+)  # fmt: skip
+SHARED = ["*.json", "*.txt", "*.safetensors", "*.model"]
+"""What a copy of an encoder of the hub holds; neither pickles nor exports to other engines."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an encoder is ("folder", "bundled", "hub's cache", "cache or mirror" or "hub"), under the name that is
+    shown; without a folder the hub's client knows where."""
+
+    name: str
+    kind: str
+    folder: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """What the loaders of transformers take."""
+        return str(self.folder or self.name)
+
+
+def bundled_encoders() -> list[str]:
+    return sorted(path.parent.name for path in BUNDLED.glob("*/config.json"))
+
+
+def encoder_name(name: str | Path) -> str:
+    """How an encoder is shown: a folder by its own name, never by where it lies.
+
+    >>> encoder_name("/data/encoders/minilm"), encoder_name("org/bert")
+    ('minilm', 'org/bert')
+    """
+    folder = Path(name).expanduser()
+    if not _is_path(str(name)) and not _is_encoder(folder):
+        return str(name)
+    return folder.name if folder.name not in ("", "..") else folder.resolve().name
+
+
+def find_encoder(name: str | Path) -> Place:
+    """Where the encoder of that name is now; nothing is fetched."""
+    said, folder = str(name), Path(name).expanduser()
+    if _is_encoder(folder):
+        return Place(encoder_name(folder), "folder", folder)
+    if said in bundled_encoders():
+        return Place(said, "bundled", BUNDLED / said)
+    if folder.is_dir():
+        raise DataError(f"{folder} is not an encoder folder: it has no config.json")
+    if _is_path(said):
+        raise DataError(
+            f"no encoder folder at {said!r}: give a folder with config.json, a hub id, or one of "
+            f"{', '.join(bundled_encoders()) or 'no bundled names'}"
+        )
+    source, store, cached = encoder_source(said), default_store(), hub_snapshot(said)
+    if cached and all(_same(file, cached / file.key) for file in source.files if file.key != CARD):
+        return Place(said, "hub's cache", cached if is_pinned(source) else None)
+    needed = [file for file in source.files if is_pinned(source) or file.key in NEEDED]
+    return Place(said, "cache or mirror" if all(store.has(source, file) for file in needed) else "hub")
+
+
+def fetch_encoder(name: str | Path) -> Place:
+    """The encoder's place, its files brought there if they come from a mirror or have known bytes.
+
+    Any other encoder of the hub is left to the hub's client, as its files are known to it alone.
+    """
+    place = find_encoder(name)
+    source = encoder_source(place.name)
+    if place.folder or place.kind == "hub's cache" or (place.kind == "hub" and not is_pinned(source)):
+        return place
+    store = default_store()
+    files = source.files if is_pinned(source) else [file for file in source.files if store.has(source, file)]
+    upstream = place.kind == "hub" and not store.offline and hub_answers()
+    try:
+        store.fetch(source, [file.key for file in files], upstream)
+    except Offline as error:
+        raise Offline(absent(place.name, source.note)) from error
+    return Place(place.name, place.kind, store.cache / "files" / source.name)
+
+
+def download_encoder(name: str) -> Place:
+    """The encoder's place, on this machine from now on; without a folder it is in the hub's cache."""
+    from huggingface_hub import snapshot_download
+
+    place = fetch_encoder(name)
+    if place.kind == "hub" and place.folder is None:
+        try:
+            snapshot_download(name, allow_patterns=SHARED, local_files_only=not can_ask_hub())
+        except (OSError, ValueError) as error:
+            raise Offline(absent(name)) from error
+    return place
+
+
+def encoder_source(name: str) -> Source:
+    """What the registry knows of an encoder, with the files that it would have on the hub if it knows none."""
+    known = sources.load_registry().get(name)
+    if known and known.files:
+        return known
+    base = f"https://huggingface.co/{name}/resolve/main/"
+    files = tuple(SourceFile(key, (base + key,)) for key in FILES)
+    licence = known.licence if known else "see the hub's model card"
+    return Source(name, name, (), licence, None, "", "", "unchecked", "Not in the registry.", "", files, "encoder")
+
+
+def is_pinned(source: Source) -> bool:
+    """Whether the registry knows the bytes of an encoder."""
+    return any(file.verified for file in source.files)
+
+
+def hub_snapshot(name: str) -> Path | None:
+    """The folder of an encoder in the hub's cache, if its description and its weights are there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        found = [try_to_load_from_cache(name, file) for file in NEEDED]
+    except ValueError:  # no name that the hub could know
+        return None
+    return Path(found[0]).parent if all(isinstance(path, str) for path in found) else None
+
+
+def can_ask_hub() -> bool:
+    """Whether the hub may be asked, and answers."""
+    return not default_store().offline and hub_answers()
+
+
+@functools.cache
+def hub_answers() -> bool:
+    """Can the hub be asked at all? One short look: its client would try again for half a minute for every file."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except Exception:  # of whichever HTTP library is underneath
+        return False
+    return True
+
+
+def absent(name: str, note: str = "") -> str:
+    """What to say, and to do, where an encoder cannot be had."""
+    return (
+        f"encoder {name!r} is not on this machine, and the hub cannot be asked: set DIALNB_MIRROR to a mirror that has "
+        f"it, fetch it where there is a network (hf download {name}), or give a folder"
+    ) + (f". {note}" if note else "")
+
+
+def _is_encoder(folder: Path) -> bool:
+    return (folder / "config.json").is_file()
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def _same(file: SourceFile, path: Path) -> bool:
+    return not file.verified or (path.is_file() and sha256(path) == file.sha256)
