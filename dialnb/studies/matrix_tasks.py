@@ -82,10 +82,10 @@ def list_data(data: str) -> dict[str, Dataset]:
 
 
 def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
-    """What each test item scored, as one row for every group of items."""
+    """What each test item scored, as one row for every group of items; a conversation stays within a group."""
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
-        groups = item_groups(part["item"].tolist(), GROUPS)
+        groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
         for group, value in part["value"].groupby(groups).mean().items():
             rows += tidy_rows({metric: scale * value}, task="", dataset=dataset, protocol="paper", n=len(part),
                               seed=int(group))  # fmt: skip

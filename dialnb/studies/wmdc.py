@@ -168,13 +168,12 @@ def _floors(run) -> None:
 
 
 def chosen_points(run) -> pd.DataFrame:
-    """The point of the grid that validation chose for every probe, beyond what the paper prints."""
+    """The penalty that validation chose for every probe, beyond what the paper prints."""
     rows = pd.concat([rows_of(run, "T2"), rows_of(run, "T3")])
-    if rows.empty or "learning_rate" not in rows:
+    if rows.empty or "penalty" not in rows:
         return pd.DataFrame()
-    own = rows[rows["protocol"].eq("paper") & rows["learning_rate"].notna()]
-    names = ["learning_rate", "weight_decay", "epoch"]
-    return own.groupby(["dataset", "model"], sort=False)[names].median().reset_index()
+    own = rows[rows["protocol"].eq("paper") & rows["penalty"].notna()]
+    return own.groupby(["dataset", "model"], sort=False)["penalty"].median().reset_index()
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------
