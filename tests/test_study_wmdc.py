@@ -273,7 +273,7 @@ def swept(tmp_path_factory):
         Encoder(new_transformer("bert", shape, len(pieces)), pieces, name=f"w{width}").save(folder / f"w{width}")
     sizes = [str(folder / f"w{width}") for width in (16, 32, 48)]
     changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"],
-               "fractions": [0.2, 0.5, 1.0], "sizes": sizes}  # fmt: skip
+               "fractions": [0.2, 0.5, 1.0], "sizes": sizes, "groups": 16}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALNB_CACHE", str(folder / "cache"))
         run = start("wmdc", "smoke", encoder=str(folder / "w32"), overrides=changes, out=folder / "run")
