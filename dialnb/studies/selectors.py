@@ -18,6 +18,7 @@ from dialnb.data.records import MatchingGroup, SelectionGroup, conversation_of
 from dialnb.data.store import default_store
 from dialnb.evaluation import geometry
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
+from dialnb.evaluation.floors import lexical_scorer
 from dialnb.evaluation.metrics import pad_lists, ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.selection import ScoreOnce, Scorer, cosine_scorer, selection_rows
@@ -170,6 +171,21 @@ def answer(
     """
     asked = groups_of(parts, "test", groups)
     plain: Scorer = cosine_scorer(encoder, max_length) if heads is None else assemble(encoder, heads, max_length).score
+    return _answers(plain, asked, dataset, seeds, kinds)
+
+
+def answer_by_words(
+    encoder: Encoder, max_length: int, parts: list[Dataset], dataset: str, groups: int | None, seeds: tuple[int, ...],
+    kinds: tuple[str, ...],
+) -> dict[str, pd.DataFrame]:  # fmt: skip
+    """The same of TF-IDF, on the text that a cross-encoder with these word pieces sees: the floor of every model."""
+    asked = groups_of(parts, "test", groups)
+    return _answers(lexical_scorer(encoder, asked, max_length), asked, dataset, seeds, kinds)
+
+
+def _answers(
+    plain: Scorer, asked: Sequence[SelectionGroup], dataset: str, seeds: tuple[int, ...], kinds: tuple[str, ...]
+) -> dict[str, pd.DataFrame]:
     scorer = ScoreOnce(plain)
     scores = scorer(asked)
     found = {"selection": selection_rows(scores, [g.labels for g in asked], dataset=dataset)}
