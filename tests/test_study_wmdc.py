@@ -82,12 +82,27 @@ def test_utterances_of_one_dialogue_share_a_group():
 @pytest.mark.parametrize(
     ("task", "records", "dataset"),
     [
-        (diaeval.inference_of, [InferenceItem(f"{c} {i}", (f"talk {c}", "so", f"a {i}"), str(i % 2), split)
-                                for split in diaeval.SPLITS for c in "abcdefghijkl" for i in range(4)], "CI-ToD"),
-        (diaeval.retrieval_of, [SelectionGroup(f"log:{c}#{i}", (f"talk {c}",), ("yes", "no"), (1, 0))
-                                for c in "abcdefghijkl" for i in range(4)], "UbuntuIRC"),
+        (
+            diaeval.inference_of,
+            [
+                InferenceItem(f"{c} {i}", (f"talk {c}", "so", f"a {i}"), str(i % 2), split)
+                for split in diaeval.SPLITS
+                for c in "abcdefghijkl"
+                for i in range(4)
+            ],
+            "CI-ToD",
+        ),
+        (
+            diaeval.retrieval_of,
+            [
+                SelectionGroup(f"log:{c}#{i}", (f"talk {c}",), ("yes", "no"), (1, 0))
+                for c in "abcdefghijkl"
+                for i in range(4)
+            ],
+            "UbuntuIRC",
+        ),
     ],
-)  # fmt: skip
+)
 def test_items_of_one_conversation_share_a_group(tmp_path, monkeypatch, task, records, dataset):
     asked = []
     monkeypatch.setattr(
@@ -272,8 +287,13 @@ def swept(tmp_path_factory):
         shape = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
         Encoder(new_transformer("bert", shape, len(pieces)), pieces, name=f"w{width}").save(folder / f"w{width}")
     sizes = [str(folder / f"w{width}") for width in (16, 32, 48)]
-    changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"],
-               "fractions": [0.2, 0.5, 1.0], "sizes": sizes, "groups": 16}  # fmt: skip
+    changes = {
+        "windows": [1, 2, 3, 4],
+        "variants": ["duplicates masked", "weights normalised"],
+        "fractions": [0.2, 0.5, 1.0],
+        "sizes": sizes,
+        "groups": 16,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALNB_CACHE", str(folder / "cache"))
         run = start("wmdc", "smoke", encoder=str(folder / "w32"), overrides=changes, out=folder / "run")

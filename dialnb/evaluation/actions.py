@@ -150,6 +150,25 @@ def evaluate_actions(
     )
 
 
+def majority_rows(
+    train: Sequence[ActionExample],
+    test: Sequence[ActionExample],
+    *,
+    dataset: str,
+    acts: Sequence[str],
+    groups: np.ndarray | None = None,
+    task: str = "action prediction",
+) -> pd.DataFrame:
+    """The floor of both forms: F1 of the most frequent combination of acts, whatever is asked."""
+    rows, often = np.unique(act_matrix(train, acts), axis=0, return_counts=True)
+    gold = act_matrix(test, acts)
+    found = np.broadcast_to(rows[often.argmax()], gold.shape)
+    groups = np.zeros(len(test), np.int64) if groups is None else groups
+    values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
+    common = {"task": task, "dataset": dataset, "protocol": "paper", "n": len(test), "method": "majority"}
+    return tidy_frame(row for group, scores in values.items() for row in tidy_rows(scores, seed=group, **common))
+
+
 def _selection_score(logits: np.ndarray, gold: np.ndarray) -> float:
     """Mean of Micro- and Macro-F1, by which both forms choose their weights."""
     scores = f1_scores(gold, logits > 0)

@@ -26,12 +26,12 @@ from dialnb.data import Dataset, load
 from dialnb.data.levels import find
 from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
 from dialnb.errors import Offline
-from dialnb.evaluation.actions import ActionExample, evaluate_actions, next_act_examples
+from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.inference import evaluate_inference
-from dialnb.evaluation.metrics import tidy_frame
+from dialnb.evaluation.metrics import accuracy, group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
 from dialnb.examples.acts import act_columns, with_universal_acts
 
 GROUPS = 10
@@ -162,6 +162,15 @@ def actions_of(
     return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
+def majority_actions_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
+    parts = asked_actions(records, dataset, limit, train_limit)
+    groups, acts = item_groups(parts["test"].dialogues, GROUPS), act_names(records, dataset)
+    return majority_rows(parts["train"].examples, parts["test"].examples, dataset=dataset, acts=acts, groups=groups)
+
+
 def inference_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
 ) -> pd.DataFrame:
@@ -185,6 +194,23 @@ def inference_of(
     return pd.concat(rows, ignore_index=True)
 
 
+def majority_inference_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
+
+    Groups are those of the models.
+    """
+    asked = asked_items(records, dataset, limit, train_limit)
+    kept, common = asked["test"], {"task": "dialogue inference", "dataset": dataset, "protocol": "paper"}
+    groups = item_groups([conversation_of(item) for item in kept], GROUPS)
+    _, (known, labels) = label_ids([item.label for item in asked["train"] or kept], [item.label for item in kept])
+    answer = np.bincount(known).argmax()
+    values = group_values(lambda rows: {"Accuracy": accuracy(labels[rows], np.full(len(rows), answer))}, groups)
+    common |= {"n": len(kept), "method": "majority"}
+    return tidy_frame(row for group, value in values.items() for row in tidy_rows(value, seed=group, **common))
+
+
 def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> pd.DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
@@ -198,21 +224,22 @@ def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups
 
 
 class Test(NamedTuple):
-    """One part of the benchmark: the table that reports it, its name, its function, its data, what limits it."""
+    """One part of the benchmark: table, name, function, data, what limits it, its floor and the function of that."""
 
     table: str
     name: str
     function: Callable[..., pd.DataFrame]
     data: Callable[[str], dict[str, Dataset]]
     settings: tuple[str, ...] = ("limit", "train_limit")
+    floor: tuple[str, Callable[..., pd.DataFrame] | None] = ("Majority", majority_inference_of)
 
 
 BENCHMARK = (
-    Test("T2", "action prediction", actions_of, action_data),
+    Test("T2", "action prediction", actions_of, action_data, floor=("Majority", majority_actions_of)),
     Test("T3", "dialogue inference", inference_of, consistency_data),
     Test("T3", "dialogue inference", inference_of, contradiction_data),
     Test("T3", "dialogue inference", inference_of, entailment_data),
-    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",)),
+    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",), ("BM25", None)),
 )
 
 

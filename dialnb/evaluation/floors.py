@@ -23,6 +23,7 @@ from dialnb.examples.manipulations import Layout, bare_pieces
 from dialnb.models.selector import add_marks
 
 FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
+WEIGHTINGS = ("TF-IDF", "BM25")
 SATURATION, LENGTH = 1.2, 0.75
 """The two constants of BM25: how soon further occurrences of a word count less, and how much long texts pay."""
 
@@ -115,12 +116,6 @@ def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: i
         return [part.tolist() for part in np.split(scores, np.cumsum(sizes)[:-1])]
 
     return score
-
-
-def majority_acts(train: np.ndarray, count: int) -> np.ndarray:
-    """The most frequent combination of labels of 0/1 rows [n, classes], as an answer to ``count`` questions."""
-    rows, often = np.unique(train, axis=0, return_counts=True)
-    return np.repeat(rows[often.argmax()][None], count, axis=0)
 
 
 def chance_of(metric: str, row: Mapping[str, Any]) -> float:

@@ -139,9 +139,13 @@ def _nearest_sparse(queries: sparse.csr_matrix, references: sparse.csr_matrix, k
 
 
 def listed_scores(
-    encoder: SupportsEncode, asked: Sequence[str], listed: Sequence[str], sizes: Sequence[int],
-    query_settings: dict[str, Any], settings: dict[str, Any],
-) -> np.ndarray:  # fmt: skip
+    encoder: SupportsEncode,
+    asked: Sequence[str],
+    listed: Sequence[str],
+    sizes: Sequence[int],
+    query_settings: dict[str, Any],
+    settings: dict[str, Any],
+) -> np.ndarray:
     """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
     vectors of its own for what is asked (``asking``), their dot product."""
     own = getattr(encoder, "asking", None)

@@ -22,9 +22,14 @@ def _ums(s) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Ubuntu only: the Chinese word pieces of a run were its own."""
     parts = [ums.find(s.data, *ums.CORPORA["Ubuntu"])]
     found = selectors.answer_by_words(
-        load_encoder(s.encoder), s.max_length, parts, ums.label(parts), s.groups, tuple(s.adversarial_seeds),
+        load_encoder(s.encoder),
+        s.max_length,
+        parts,
+        ums.label(parts),
+        s.groups,
+        tuple(s.adversarial_seeds),
         ("random", *s.adversaries),
-    )  # fmt: skip
+    )
     rows, items = ums.floor_rows(found)
     return rows.assign(encoder="none"), items
 

@@ -175,9 +175,14 @@ def answer(
 
 
 def answer_by_words(
-    encoder: Encoder, max_length: int, parts: list[Dataset], dataset: str, groups: int | None, seeds: tuple[int, ...],
+    encoder: Encoder,
+    max_length: int,
+    parts: list[Dataset],
+    dataset: str,
+    groups: int | None,
+    seeds: tuple[int, ...],
     kinds: tuple[str, ...],
-) -> dict[str, pd.DataFrame]:  # fmt: skip
+) -> dict[str, pd.DataFrame]:
     """The same of TF-IDF, on the text that a cross-encoder with these word pieces sees: the floor of every model."""
     asked = groups_of(parts, "test", groups)
     return _answers(lexical_scorer(encoder, asked, max_length), asked, dataset, seeds, kinds)

@@ -174,11 +174,18 @@ def word_jobs(s, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[st
     jobs = {}
     for (corpus, _), made in trained.models.items():
         if has_lists(sets[corpus]):
-            jobs[f"answer: TF-IDF on {corpus}"] = selectors.answer_by_words, {
-                "encoder": made["encoder"], "max_length": s.max_length, "parts": sets[corpus],
-                "dataset": label(sets[corpus]), "groups": s.groups, "kinds": ("random", *s.adversaries),
-                "seeds": s.adversarial_seeds if corpus == "Ubuntu" else (),
-            }  # fmt: skip
+            jobs[f"answer: TF-IDF on {corpus}"] = (
+                selectors.answer_by_words,
+                {
+                    "encoder": made["encoder"],
+                    "max_length": s.max_length,
+                    "parts": sets[corpus],
+                    "dataset": label(sets[corpus]),
+                    "groups": s.groups,
+                    "kinds": ("random", *s.adversaries),
+                    "seeds": s.adversarial_seeds if corpus == "Ubuntu" else (),
+                },
+            )
     return jobs
 
 
