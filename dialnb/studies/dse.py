@@ -45,7 +45,7 @@ ENCODERS = {
 PRINTED = ("BERT", "SimCSE-unsup", "TOD-BERT", "DSE-dropout", "DSE", "DSE-dianli", *CHECKPOINTS)
 """Rows of T7 and T9: the multi-turn variants are not fine-tuned there."""
 
-WORDS = (("TF-IDF", None),)
+WORDS, GUESSES = (("TF-IDF", None),), (("Chance", tasks.guessed_intents_of),)
 MODEL_TABLES = ("T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "X1", "F1", "F3")
 TASKS = (  # the longest first, so that workers end together
     Task("T9", "fine-tuned selection", tasks.finetuned_selection_of, tasks.question_data,
@@ -55,11 +55,11 @@ TASKS = (  # the longest first, so that workers end together
          ("limit", "action_shots", "action_seeds", "finetune_rate"),
          floors=(("Majority", tasks.majority_actions_of),)),
     Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
-         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED, (("TF-IDF", tasks.worded_intents_of),)),
+         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED, GUESSES),
     Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",), floors=WORDS),
     Task("T3", "out-of-scope detection", tasks.scope_of, tasks.scope_data, ("limit", "shots", "seeds"),
-         floors=WORDS),
-    Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds"), floors=WORDS),
+         floors=(("Majority", tasks.rejected_of),)),
+    Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds"), floors=GUESSES),
     Task("T4", "utterance selection", tasks.blocks_of, tasks.question_data, ("questions",), floors=WORDS),
     Task("X1", "inference probe", tasks.nli_of, tasks.inference_data, ("limit",)),
     Task("F1", "clusters", clusters_of, tasks.scope_data, ("plot_intents", "plot_points", "seeds")),

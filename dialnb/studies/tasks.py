@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,8 @@ from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.diaeval import UNIVERSAL
 from dialnb.evaluation.diaeval import candidate_data as candidate_data
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
+from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
@@ -138,18 +141,36 @@ def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int |
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
 
-def worded_intents_of(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    limit: int | None,
-    shots,
-    finetune_seeds,
-    finetune_rate: float = 1.0,
+def guessed_intents_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds=(), finetune_seeds=(), **_
 ) -> pd.DataFrame:
-    """The floor of T7: prototypes of words, from the same few examples."""
-    parts = train_and_test(records, limit)
-    return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=finetune_seeds)
+    """The floor of T2 and T7: an intent drawn blindly, in every draw of the few examples."""
+    train, test = train_and_test(records, limit)
+    common = {"task": "intent", "dataset": dataset, "n": len(test), "method": "guess"}
+    value = {"Accuracy": 100 / len({example.intent for example in train})}
+    rows = [
+        tidy_rows(value, protocol=protocol, shots=k, seed=seed, **common)
+        for protocol in ("code", "paper")
+        for k in shots
+        for seed in (seeds or finetune_seeds)
+    ]
+    return tidy_frame(row for part in rows for row in part)
+
+
+def rejected_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
+) -> pd.DataFrame:
+    """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
+    test = thin(records.filter(split="test"), limit)
+    labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
+    values = scope_metrics(np.full(len(test), OUT), labels)
+    common = {"task": "out-of-scope", "dataset": dataset, "n": len(test)}
+    return tidy_frame(
+        row
+        for protocol, threshold in product(PROTOCOLS, ("mean", "mean-std"))
+        for k, seed in product(shots, seeds)
+        for row in tidy_rows(values, protocol=protocol, threshold=threshold, shots=k, seed=seed, **common)
+    )
 
 
 def worded_selection_of(
