@@ -17,7 +17,7 @@ from dialnb.claims.intervals import mean_interval
 from dialnb.cli import main
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
-from dialnb.data.records import Dialogue, InferenceItem, Utterance
+from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
 from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.evaluation import diaeval
 from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
@@ -37,7 +37,7 @@ from dialnb.training.pretrain import new_transformer
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def dataset(folder: Path, records: list, name: str = "made", variant: str = "") -> Dataset:
+def made(folder: Path, records: list, name: str = "made", variant: str = "") -> Dataset:
     table = build_table(records, folder / f"{name}.safetensors", name)
     return Dataset(name, variant, "none", name, {}, table, np.arange(len(records)))
 
@@ -79,6 +79,39 @@ def test_utterances_of_one_dialogue_share_a_group():
     assert len(set(zip(keys, groups))) == 100 and np.bincount(groups).tolist() == [70] * 10
 
 
+@pytest.mark.parametrize(
+    ("task", "records", "dataset"),
+    [
+        (
+            diaeval.inference_of,
+            [
+                InferenceItem(f"{c} {i}", (f"talk {c}", "so", f"a {i}"), str(i % 2), split)
+                for split in diaeval.SPLITS
+                for c in "abcdefghijkl"
+                for i in range(4)
+            ],
+            "CI-ToD",
+        ),
+        (
+            diaeval.retrieval_of,
+            [
+                SelectionGroup(f"log:{c}#{i}", (f"talk {c}",), ("yes", "no"), (1, 0))
+                for c in "abcdefghijkl"
+                for i in range(4)
+            ],
+            "UbuntuIRC",
+        ),
+    ],
+)
+def test_items_of_one_conversation_share_a_group(tmp_path, monkeypatch, task, records, dataset):
+    asked = []
+    monkeypatch.setattr(
+        diaeval, "item_groups", lambda keys, *rest: asked.append(list(keys)) or item_groups(keys, *rest)
+    )
+    task(tiny.encoder(), made(tmp_path, records), dataset)
+    assert [asked[0].count(key) for key in dict.fromkeys(asked[0])] == [4] * 12
+
+
 # --- DiaEval ------------------------------------------------------------------------------------------------------
 
 
@@ -86,9 +119,7 @@ def acts_corpus(folder: Path, variant: str) -> Dataset:
     said = [Utterance("system", "where to", ("REQUEST",)), Utterance("user", "to the north", ("INFORM",)),
             Utterance("system", "this one", ("SELECT",)), Utterance("user", "hm"), Utterance("system", "it is booked",
             ("NOTIFY_SUCCESS",))]  # fmt: skip
-    return dataset(
-        folder, [Dialogue(str(i), tuple(said), split=s) for i, s in enumerate(diaeval.SPLITS)], "GSIM", variant
-    )
+    return made(folder, [Dialogue(str(i), tuple(said), split=s) for i, s in enumerate(diaeval.SPLITS)], "GSIM", variant)
 
 
 OFFER, BOOKED = ("sys_offer",), ("sys_notify_success",)
@@ -102,8 +133,9 @@ def test_unknown_acts_are_not_asked_for_but_known_absence_is(tmp_path, variant, 
 
 
 def test_a_dataset_without_a_training_set_is_cross_validated(tmp_path):
-    items = [InferenceItem(str(i), ("yes", "no" if i % 2 else "yes"), str(i % 2), "test") for i in range(60)]
-    rows = diaeval.inference_of(tiny.encoder(), dataset(tmp_path, items, "DECODE"), "DECODE")
+    said = [(f"{chr(97 + i // 2)} yes", "so", "no" if i % 2 else "yes") for i in range(60)]
+    items = [InferenceItem(str(i), words, str(i % 2), "test") for i, words in enumerate(said)]
+    rows = diaeval.inference_of(tiny.encoder(), made(tmp_path, items, "DECODE"), "DECODE")
     probe = rows[rows["protocol"] == "paper"]
     assert sorted(probe["seed"]) == list(range(10)) and set(probe["n"]) == {60}
     assert probe["value"].mean() == 100, "the last word tells the label"
@@ -176,10 +208,13 @@ def test_the_command_refuses_impossible_limits(capsys):
 # --- counting -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("row", "sizes"), [("DSTC2", (20_130, 6856, 17_546, 19)), ("GSIM", (11_831, 2837, 6505, 13))])
-def test_the_samples_of_the_benchmark_are_as_many_as_printed(mirror_store, row, sizes):
-    found = {r["column"]: r["value"] for r in corpus._benchmark_rows(row, load(row, store=mirror_store))}
-    assert tuple(found[column] for column in ("train", "val", "test", "labels")) == sizes
+def test_the_benchmark_counts_what_is_scored_not_what_lies_in_the_file(mirror_store):
+    rows = corpus._benchmark_rows("GSIM", load("GSIM", store=mirror_store))
+    assert {row["column"]: row["value"] for row in rows} == {"train": 2775, "val": 2787, "test": 1905, "labels": 13}
+    assert {row["substitute"] for row in rows} == {"the turns whose acts are known"}
+    few = corpus._benchmark_rows("GSIM", load("GSIM", store=mirror_store), limit=50, train_limit=40)
+    assert {row["column"]: row["value"] for row in few} == {"train": 40, "val": 50, "test": 50, "labels": 13}
+    assert "a sample of them" in few[0]["substitute"]
 
 
 def test_curves_hold_the_share_of_the_top_percent_exactly():
@@ -272,8 +307,13 @@ def swept(tmp_path_factory):
         shape = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
         Encoder(new_transformer("bert", shape, len(pieces)), pieces, name=f"w{width}").save(folder / f"w{width}")
     sizes = [str(folder / f"w{width}") for width in (16, 32, 48)]
-    changes = {"windows": [1, 2, 3, 4], "variants": ["duplicates masked", "weights normalised"],
-               "fractions": [0.2, 0.5, 1.0], "sizes": sizes}  # fmt: skip
+    changes = {
+        "windows": [1, 2, 3, 4],
+        "variants": ["duplicates masked", "weights normalised"],
+        "fractions": [0.2, 0.5, 1.0],
+        "sizes": sizes,
+        "groups": 16,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALNB_CACHE", str(folder / "cache"))
         run = start("wmdc", "smoke", encoder=str(folder / "w32"), overrides=changes, out=folder / "run")

@@ -189,6 +189,7 @@ def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
     facts = {"provenance": provenance(), **result.facts, "steps": result.steps,
              "seconds": round(result.seconds, 1), "tokens_per_second": round(result.tokens_per_second),
              "examples_per_second": round(result.examples_per_second), "peak_memory_gb": result.peak_memory_gb,
+             "read": sorted({dialogue.corpus for dialogue in dialogues}),
              "scores": json.loads(summary.to_json(orient="index"))}  # fmt: skip
     encoder.dtype = None
     encoder.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)

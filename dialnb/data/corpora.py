@@ -45,7 +45,9 @@ class Part:
 
     @property
     def label(self) -> str:
-        return f"{self.dataset}/{self.variant}" if self.variant else self.dataset
+        return "".join(
+            [self.dataset, f"/{self.variant}" if self.variant else "", f":{self.split}" if self.split else ""]
+        )
 
 
 TODBERT = (
@@ -55,8 +57,9 @@ TODBERT = (
 REDISTRIBUTABLE = (
     Part("SGD"), Part("Taskmaster", "tm4"), Part("Taskmaster", "tm3-shard"), Part("MultiWOZ"), Part("WOZ2.0"),
     Part("CamRest676"), Part("STAR"), Part("TopicalChat"), Part("Self-dialogue"),
-    Part("UbuntuIRC", "lines", paired=False), Part("MultiDoGO", paired=False),
+    Part("UbuntuIRC", "lines", paired=False, split="train"), Part("MultiDoGO", paired=False),
 )  # fmt: skip
+"""The dev and test lines of Ubuntu IRC stay out: lists of replies are made of them."""
 CHINESE = (
     Part("DialogueCSE", "ecd-sessions"), Part("E-commerce", "sessions"), Part("Douban", "copies", paired=False),
     Part("DialogueCSE", "ecd-train", paired=False), Part("DialogueCSE", "ecd-select", paired=False, split="dev"),

@@ -115,6 +115,17 @@ class MatchingGroup:
     split: str = "train"
 
 
+def conversation_of(record: Dialogue | SelectionGroup | InferenceItem) -> str:
+    """The conversation that a test item was cut from; items of one conversation are no independent evidence.
+
+    Lists of replies are named by conversation and place (``2005-07-06_14:1005#3``). The ids of judged dialogues tell
+    nothing, but those of one conversation open with the same two utterances.
+    """
+    if isinstance(record, InferenceItem):
+        return "\n".join(record.utterances[:2])
+    return record.id.partition("#")[0]
+
+
 Record = (
     Dialogue
     | IntentUtterance

@@ -124,16 +124,13 @@ def evaluate_actions(
     dataset: str,
     acts: Sequence[str] | None = None,
     max_length: int = 128,
-    seed: int = 0,
-    grid: dict[str, Any] | None = None,
     groups: np.ndarray | None = None,
     **encoding: Any,
 ) -> pd.DataFrame:
-    """DiaEval: F1 of a linear layer on the frozen encoder; the chosen grid point is in the setting columns.
+    """DiaEval: F1 of a linear layer on the frozen encoder; the chosen penalty is in a setting column.
 
-    Histories are truncated from the left. ``grid`` overrides arguments of :func:`~dialnb.evaluation.linear.fit_linear`.
-    ``groups`` of test examples give one row each, numbered by ``seed``, whose mean is the F1 of all and whose spread
-    its interval (:func:`~dialnb.evaluation.metrics.group_values`).
+    Histories are truncated from the left. ``groups`` of test examples give one row each, numbered by ``seed``, whose
+    mean is the F1 of all and whose spread its interval (:func:`~dialnb.evaluation.metrics.group_values`).
     """
     acts = _columns(acts, train, validation, test)
     settings = {"max_length": max_length, "truncate": "left"} | encoding
@@ -141,15 +138,35 @@ def evaluate_actions(
         (encode(encoder, [example.text for example in examples], **settings), act_matrix(examples, acts))
         for examples in (train, validation, test)
     ]
-    probe = fit_linear(parts[0], parts[1], _selection_score, seed=seed, **(grid or {}))
+    probe = fit_linear(parts[0], parts[1], _selection_score)
     vectors, gold = parts[2]
-    point = {"learning_rate": probe.learning_rate, "weight_decay": probe.weight_decay, "epoch": probe.epoch}
-    common = {"task": "action prediction", "dataset": dataset, "protocol": "paper", "n": len(test)}
     found = probe.logits(vectors) > 0
-    groups = np.full(len(test), seed) if groups is None else groups
+    groups = np.zeros(len(test), np.int64) if groups is None else groups
     values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
-    rows = [tidy_rows(scores, method="linear probe", seed=g, **common, **point) for g, scores in values.items()]
-    return tidy_frame(row for part in rows for row in part)
+    common = {"task": "action prediction", "dataset": dataset, "protocol": "paper", "n": len(test)}
+    settings = {"method": "linear probe", "penalty": probe.penalty}
+    return tidy_frame(
+        row for group, scores in values.items() for row in tidy_rows(scores, seed=group, **common, **settings)
+    )
+
+
+def majority_rows(
+    train: Sequence[ActionExample],
+    test: Sequence[ActionExample],
+    *,
+    dataset: str,
+    acts: Sequence[str],
+    groups: np.ndarray | None = None,
+    task: str = "action prediction",
+) -> pd.DataFrame:
+    """The floor of both forms: F1 of the most frequent combination of acts, whatever is asked."""
+    rows, often = np.unique(act_matrix(train, acts), axis=0, return_counts=True)
+    gold = act_matrix(test, acts)
+    found = np.broadcast_to(rows[often.argmax()], gold.shape)
+    groups = np.zeros(len(test), np.int64) if groups is None else groups
+    values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
+    common = {"task": task, "dataset": dataset, "protocol": "paper", "n": len(test), "method": "majority"}
+    return tidy_frame(row for group, scores in values.items() for row in tidy_rows(scores, seed=group, **common))
 
 
 def _selection_score(logits: np.ndarray, gold: np.ndarray) -> float:

@@ -4,9 +4,9 @@
 * dialogue inference: is the last reply consistent with the dialogue? (CI-ToD, DECODE; accuracy)
 * response retrieval: the true reply among 100 by cosine, nothing is trained (DSTC7-Ubuntu; Top-k).
 
-The first two train one linear layer on mean-pooled vectors; its rate and weight decay are chosen on validation data.
-Every score comes as ten rows, numbered by ``seed``: groups of test dialogues that are the same for every encoder. Their
-mean is the score, their spread its interval, and two encoders can be compared group by group.
+The first two train one linear layer on mean-pooled vectors; its penalty is chosen on validation data. Every score comes
+as ten rows, numbered by ``seed``: groups of whole test conversations that are the same for every encoder. Their mean is
+the score, their spread its interval, and two encoders can be compared group by group.
 
 >>> rows = run_diaeval(dialnb.load_encoder("mini"))                                             # doctest: +SKIP
 >>> diaeval_summary(rows)                                                                       # doctest: +SKIP
@@ -24,14 +24,14 @@ import pandas as pd
 
 from dialnb.data import Dataset, load
 from dialnb.data.levels import find
-from dialnb.data.records import InferenceItem
+from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
 from dialnb.errors import Offline
-from dialnb.evaluation.actions import ActionExample, evaluate_actions, next_act_examples
+from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.inference import evaluate_inference
-from dialnb.evaluation.metrics import tidy_frame
+from dialnb.evaluation.metrics import accuracy, group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
 from dialnb.examples.acts import act_columns, with_universal_acts
 
 GROUPS = 10
@@ -122,6 +122,34 @@ def short_enough(item: InferenceItem) -> bool:
     return sum(len(re.findall(r"\w+|[^\w\s]", said)) for said in item.utterances) < LONGEST
 
 
+def asked_actions(
+    records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
+) -> dict[str, ActionSamples]:
+    """The samples of each split that are learned from and scored."""
+    samples, parts = action_samples(records, dataset, separator), {}
+    for split in SPLITS:
+        kept = drawn(samples[split].examples, train_limit if split == "train" else limit)
+        parts[split] = ActionSamples(*([column[i] for i in kept] for column in samples[split]))
+    return parts
+
+
+def asked_items(
+    records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> dict[str, list[InferenceItem]]:
+    """The judged dialogues of each split that are learned from and scored; without a training split all are a test."""
+    items = [item for item in records if dataset != "DECODE" or short_enough(item)]
+    splits = {split: [item for item in items if item.split == split] for split in SPLITS}
+    if not splits["train"]:
+        splits = {"train": [], "dev": [], "test": items}
+    return {s: [part[i] for i in drawn(part, train_limit if s == "train" else limit)] for s, part in splits.items()}
+
+
+def asked_lists(records: Dataset, groups: int | None = None) -> list[SelectionGroup]:
+    """The lists of candidates that are scored."""
+    lists = records.filter(split=("dev", "test"))
+    return [lists[i] for i in drawn(lists, groups)]
+
+
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
@@ -129,12 +157,18 @@ def actions_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
 ) -> pd.DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
-    samples, parts = action_samples(records, dataset, separator_of(encoder)), {}
-    for split in SPLITS:
-        kept = drawn(samples[split].examples, train_limit if split == "train" else limit)
-        parts[split] = ActionSamples(*([column[i] for i in kept] for column in samples[split]))
+    parts = asked_actions(records, dataset, limit, train_limit, separator_of(encoder))
     examples, groups = [parts[split].examples for split in SPLITS], item_groups(parts["test"].dialogues, GROUPS)
     return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+
+
+def majority_actions_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
+    parts = asked_actions(records, dataset, limit, train_limit)
+    groups, acts = item_groups(parts["test"].dialogues, GROUPS), act_names(records, dataset)
+    return majority_rows(parts["train"].examples, parts["test"].examples, dataset=dataset, acts=acts, groups=groups)
 
 
 def inference_of(
@@ -145,15 +179,12 @@ def inference_of(
     A dataset without a training split is cross-validated: every group is the test set once, the next one is for
     validation, the others are for training.
     """
-    items = [item for item in records if dataset != "DECODE" or short_enough(item)]
-    options = {"dataset": dataset, "separator": separator_of(encoder)}
-    splits = {split: [item for item in items if item.split == split] for split in SPLITS}
-    if splits["train"]:
-        parts = [[splits[s][i] for i in drawn(splits[s], train_limit if s == "train" else limit)] for s in SPLITS]
-        groups = item_groups(range(len(parts[2])), GROUPS)
-        return evaluate_inference(encoder, *parts, groups=groups, **options)
-    kept = [items[i] for i in drawn(items, limit)]
-    groups, once, rows = item_groups(range(len(kept)), GROUPS), EncodeOnce(encoder), []
+    asked, options = asked_items(records, dataset, limit, train_limit), {"dataset": dataset}
+    options["separator"], kept = separator_of(encoder), asked["test"]
+    groups = item_groups([conversation_of(item) for item in kept], GROUPS)
+    if asked["train"]:
+        return evaluate_inference(encoder, *(asked[split] for split in SPLITS), groups=groups, **options)
+    once, rows = EncodeOnce(encoder), []
     for group in np.unique(groups):
         held_out = (group + 1) % (groups.max() + 1)
         where = {"test": groups == group, "dev": groups == held_out}
@@ -163,12 +194,28 @@ def inference_of(
     return pd.concat(rows, ignore_index=True)
 
 
+def majority_inference_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+) -> pd.DataFrame:
+    """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
+
+    Groups are those of the models.
+    """
+    asked = asked_items(records, dataset, limit, train_limit)
+    kept, common = asked["test"], {"task": "dialogue inference", "dataset": dataset, "protocol": "paper"}
+    groups = item_groups([conversation_of(item) for item in kept], GROUPS)
+    _, (known, labels) = label_ids([item.label for item in asked["train"] or kept], [item.label for item in kept])
+    answer = np.bincount(known).argmax()
+    values = group_values(lambda rows: {"Accuracy": accuracy(labels[rows], np.full(len(rows), answer))}, groups)
+    common |= {"n": len(kept), "method": "majority"}
+    return tidy_frame(row for group, value in values.items() for row in tidy_rows(value, seed=group, **common))
+
+
 def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> pd.DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
-    lists = records.filter(split=("dev", "test"))
     mark = f" {separator_of(encoder)} "
-    chosen = [replace(lists[i], context=(mark.join(lists[i].context),)) for i in drawn(lists, groups)]
-    numbers, once, rows = item_groups(range(len(chosen)), GROUPS), EncodeOnce(encoder), []
+    chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
+    numbers, once, rows = item_groups([conversation_of(each) for each in chosen], GROUPS), EncodeOnce(encoder), []
     for number in np.unique(numbers):
         part = [chosen[i] for i in np.flatnonzero(numbers == number)]
         found = evaluate_candidates(once, part, dataset=dataset, response_length=64, truncate="left")
@@ -177,21 +224,22 @@ def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups
 
 
 class Test(NamedTuple):
-    """One part of the benchmark: the table that reports it, its name, its function, its data, what limits it."""
+    """One part of the benchmark: table, name, function, data, what limits it, its floor and the function of that."""
 
     table: str
     name: str
     function: Callable[..., pd.DataFrame]
     data: Callable[[str], dict[str, Dataset]]
     settings: tuple[str, ...] = ("limit", "train_limit")
+    floor: tuple[str, Callable[..., pd.DataFrame] | None] = ("Majority", majority_inference_of)
 
 
 BENCHMARK = (
-    Test("T2", "action prediction", actions_of, action_data),
+    Test("T2", "action prediction", actions_of, action_data, floor=("Majority", majority_actions_of)),
     Test("T3", "dialogue inference", inference_of, consistency_data),
     Test("T3", "dialogue inference", inference_of, contradiction_data),
     Test("T3", "dialogue inference", inference_of, entailment_data),
-    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",)),
+    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",), ("BM25", None)),
 )
 
 

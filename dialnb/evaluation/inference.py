@@ -24,15 +24,13 @@ def evaluate_inference(
     max_length: int = 256,
     separator: str = "[SEP]",
     seed: int = 0,
-    grid: dict[str, Any] | None = None,
     groups: np.ndarray | None = None,
     **encoding: Any,
 ) -> pd.DataFrame:
     """Accuracy of a linear layer on the frozen encoder, and the floor of always answering the majority label.
 
     The input is all utterances joined by the separator, truncated from the left so that the judged reply stays. The
-    majority is that of the training labels. ``grid`` overrides arguments of
-    :func:`~dialnb.evaluation.linear.fit_linear`, ``groups`` of test items give one row each, numbered by ``seed``.
+    majority is that of the training labels. ``groups`` of test items give one row each, numbered by ``seed``.
     """
     splits = (train, validation, test)
     _, ids = label_ids(*([item.label for item in items] for items in splits))
@@ -44,13 +42,12 @@ def evaluate_inference(
     def score(logits: np.ndarray, labels: np.ndarray) -> float:
         return accuracy(logits.argmax(1), labels)
 
-    probe = fit_linear((vectors[0], ids[0]), (vectors[1], ids[1]), score, seed=seed, **(grid or {}))
+    probe = fit_linear((vectors[0], ids[0]), (vectors[1], ids[1]), score)
     common = {"task": "dialogue inference", "dataset": dataset, "n": len(test)}
-    point = {"learning_rate": probe.learning_rate, "weight_decay": probe.weight_decay, "epoch": probe.epoch}
     groups = np.full(len(test), seed) if groups is None else groups
     rows: list[dict[str, Any]] = []
     for protocol, method, answers, settings in (
-        ("paper", "linear probe", probe.logits(vectors[2]).argmax(1), point),
+        ("paper", "linear probe", probe.logits(vectors[2]).argmax(1), {"penalty": probe.penalty}),
         ("floor", "majority", np.full(len(test), np.bincount(ids[0]).argmax()), {}),
     ):
         values = group_values(lambda chosen, a=answers: {"Accuracy": accuracy(a[chosen], ids[2][chosen])}, groups)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, fit_classifier, in_batches
@@ -26,8 +27,12 @@ def class_prototypes(support: np.ndarray, labels: np.ndarray, form: Form = "code
     paper speaks of cosine, which normalises them again ("cosine"). With one shot the two are the same.
     """
     classes, members = np.unique(labels, return_inverse=True)
-    means = np.zeros((len(classes), support.shape[1]))
-    np.add.at(means, members, normalise(support))
+    if sparse.issparse(support):
+        member_of = sparse.csr_matrix((np.ones(len(members)), (members, np.arange(len(members)))))
+        means = (member_of @ normalise(support)).toarray()
+    else:
+        means = np.zeros((len(classes), support.shape[1]))
+        np.add.at(means, members, normalise(support))
     means /= np.bincount(members)[:, None]
     return classes, normalise(means) if form == "cosine" else means
 

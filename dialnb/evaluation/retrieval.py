@@ -57,10 +57,13 @@ def evaluate_retrieval(
         raise DataError(
             f"{dataset} has no sentence {error} in this split, but a query lists it as a candidate"
         ) from None
-    vectors, rows = encode_unique(encoder, [query.text for query in queries], max_length=max_length, **encoding)
-    vectors, sizes = normalise(vectors), np.array([len(pool) for pool in pools])
+    texts, settings = [query.text for query in queries], {"max_length": max_length, **encoding}
+    vectors, rows = encode_unique(encoder, texts, **settings)
+    own = getattr(encoder, "asking", None)
+    vectors, asking = (vectors, encode_unique(encoder, texts, own, **settings)[0]) if own else [normalise(vectors)] * 2
+    sizes = np.array([len(pool) for pool in pools])
     asked = np.repeat(rows[[row_of[query.id] for query in kept]], sizes)
-    scores = pair_scores(vectors, vectors, asked, rows[np.concatenate(pools)])
+    scores = pair_scores(asking, vectors, asked, rows[np.concatenate(pools)])
     relevant = np.array([len(query.positives) for query in kept])
     labels = (np.arange(sizes.max()) < relevant[:, None]).astype(np.int64)
     found = ranking_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from scipy import sparse
 from torch.nn import functional
 
 from dialnb.data.records import QuestionAnswer, SelectionGroup
@@ -19,7 +20,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
 from dialnb.evaluation.metrics import Ties, pad_lists, ranked_labels, ranking_metrics, tidy_frame, tidy_rows, top_k
 from dialnb.evaluation.sampling import response_blocks, response_split
-from dialnb.evaluation.vectors import SupportsEncode, encode, encode_unique, label_ids, normalise, pair_scores
+from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
 
 Pairs = Sequence[QuestionAnswer] | Sequence[tuple[str, str]]
 Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
@@ -34,12 +35,15 @@ def block_ranks(
     ``blocks`` holds pair numbers [blocks, size]; responses with the same number in ``texts`` are equal texts and tie
     exactly, whatever the rounding. Works on a few blocks at a time, however many there are.
     """
-    texts = np.arange(len(responses)) if texts is None else np.asarray(texts)
+    texts = np.arange(responses.shape[0]) if texts is None else np.asarray(texts)
     ranks = np.empty(blocks.shape, np.int64)
     step = max(1, (1 << 24) // (blocks.shape[1] * (queries.shape[1] + blocks.shape[1])))
     for start in range(0, len(blocks), step):
         part = blocks[start : start + step]
-        scores = np.matmul(queries[part], responses[part].transpose(0, 2, 1))
+        if sparse.issparse(queries):
+            scores = np.stack([(queries[block] @ responses[block].T).toarray() for block in part])
+        else:
+            scores = np.matmul(queries[part], responses[part].transpose(0, 2, 1))
         own = np.diagonal(scores, axis1=1, axis2=2)[:, :, None]
         same = texts[part][:, None, :] == texts[part][:, :, None]
         ranks[start : start + step] = ((scores >= own) | same).sum(2)
@@ -110,10 +114,9 @@ def evaluate_candidates(
             labels.append(group.labels)
     sizes = [len(candidates) for candidates in listed]
     contexts = [" ".join(" ".join(group.context).split()) for group in groups]
-    queries, query_ids = encode_unique(encoder, contexts, max_length=max_length, truncate=truncate, **encoding)
     flat = [text for candidates in listed for text in candidates]
-    responses, response_ids = encode_unique(encoder, flat, max_length=response_length, **encoding)
-    scores = pair_scores(normalise(queries), normalise(responses), np.repeat(query_ids, sizes), response_ids)
+    queried = {"max_length": max_length, "truncate": truncate, **encoding}
+    scores = listed_scores(encoder, contexts, flat, sizes, queried, {"max_length": response_length, **encoding})
     scores = pad_lists(scores, sizes, -np.inf)
     flags = pad_lists(np.concatenate(labels), sizes, 0)
     settings = {"candidates": max(sizes), "truncate": truncate}
@@ -131,9 +134,8 @@ def cosine_scorer(encoder: SupportsEncode, max_length: int = 128, **encoding: An
         contexts = [" ".join(" ".join(group.context).split()) for group in groups]
         sizes = [len(group.candidates) for group in groups]
         flat = [text for group in groups for text in group.candidates]
-        queries, query_ids = encode_unique(encoder, contexts, max_length=max_length, truncate="left", **encoding)
-        responses, response_ids = encode_unique(encoder, flat, max_length=max_length, **encoding)
-        scores = pair_scores(normalise(queries), normalise(responses), np.repeat(query_ids, sizes), response_ids)
+        settings = {"max_length": max_length, **encoding}
+        scores = listed_scores(encoder, contexts, flat, sizes, settings | {"truncate": "left"}, settings)
         return [part.tolist() for part in np.split(scores, np.cumsum(sizes)[:-1])]
 
     return score

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
@@ -26,23 +27,30 @@ class EncodeOnce:
 
     def __init__(self, encoder: SupportsEncode) -> None:
         self.encoder, self.known = encoder, {}
+        if hasattr(encoder, "asking"):
+            self.asking = encoder.asking
 
     def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
         known.update(zip(new, self.encoder.encode(new, **settings)))
-        return np.stack([known[text] for text in texts]) if len(texts) else self.encoder.encode([], **settings)
+        rows = [known[text] for text in texts] or self.encoder.encode([], **settings)
+        return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows) if len(texts) else rows
 
 
-def encode_unique(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+def encode_unique(
+    encoder: SupportsEncode, texts: Sequence[str], by: Callable[..., Any] | None = None, **settings: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the distinct texts and, for each text, its row among them.
 
-    Equal texts share one vector, so that they tie exactly; blank texts become "." as in the papers' code.
+    Equal texts share one vector, so that they tie exactly; blank texts become "." as in the papers' code. ``by`` is
+    called in place of ``encoder.encode``.
     """
     shown = [text if text.strip() else "." for text in texts]
     row_of = {text: row for row, text in enumerate(dict.fromkeys(shown))}
-    vectors = np.asarray(encoder.encode(list(row_of), **settings))
-    if vectors.ndim != 2 or len(vectors) != len(row_of):
+    vectors = (by or encoder.encode)(list(row_of), **settings)
+    vectors = vectors if sparse.issparse(vectors) else np.asarray(vectors)
+    if vectors.ndim != 2 or vectors.shape[0] != len(row_of):
         raise DataError(
             f"the encoder returned an array of shape {vectors.shape} for {len(row_of)} texts, expected [n, d]"
         )
@@ -57,6 +65,9 @@ def encode(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> np
 
 def normalise(vectors: np.ndarray) -> np.ndarray:
     """Rows scaled to unit length (zero rows stay zero), in float32, or float64 where that came in."""
+    if sparse.issparse(vectors):
+        norms = np.sqrt(np.asarray(vectors.multiply(vectors).sum(1)))
+        return vectors.multiply(1 / np.maximum(norms, np.finfo(np.float64).tiny)).tocsr()
     vectors = np.asarray(vectors)
     if vectors.ndim != 2:
         raise DataError(f"expected vectors as a matrix [n, d], got an array of shape {vectors.shape}")
@@ -74,7 +85,11 @@ def pair_scores(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns
     step = max(1, BLOCK_ELEMENTS // max(1, 2 * first.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        scores[part] = np.einsum("ij,ij->i", first[rows[part]], second[columns[part]])
+        left, right = first[rows[part]], second[columns[part]]
+        if sparse.issparse(left):
+            scores[part] = np.asarray(left.multiply(right).sum(1)).ravel()
+        else:
+            scores[part] = np.einsum("ij,ij->i", left, right)
     return scores
 
 
@@ -84,9 +99,11 @@ def nearest(queries: np.ndarray, references: np.ndarray, k: int = 1) -> tuple[np
     Equal similarities come in order of the reference index. Per query only the chunks of references whose best score
     is among the k best of all chunks are looked into: nothing outside them can be among the k nearest.
     """
-    count = len(references)
+    count = references.shape[0]
     if not 1 <= k <= count:
         raise DataError(f"asked for {k} neighbours among {count} references; k must be between 1 and that")
+    if sparse.issparse(references):
+        return _nearest_sparse(normalise(queries), normalise(references), k)
     width = 256 if 256 * k <= count else 1
     chunks = -(-count // width)
     left, right = torch.from_numpy(normalise(queries)), torch.from_numpy(normalise(references))
@@ -109,6 +126,33 @@ def nearest(queries: np.ndarray, references: np.ndarray, k: int = 1) -> tuple[np
         best = order[np.searchsorted(row, np.arange(len(rows)))[:, None] + np.arange(k)]
         similarities[start : start + step], indices[start : start + step] = score[best], index[best]
     return similarities, indices
+
+
+def _nearest_sparse(queries: sparse.csr_matrix, references: sparse.csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `nearest`, for sparse vectors of unit length."""
+    parts = []
+    for start in range(0, queries.shape[0], 256):
+        scores = (queries[start : start + 256] @ references.T).toarray()
+        parts.append((scores, np.argsort(-scores, axis=1, kind="stable")[:, :k]))
+    indices = np.concatenate([order for _, order in parts])
+    return np.concatenate([np.take_along_axis(scores, order, 1) for scores, order in parts]), indices
+
+
+def listed_scores(
+    encoder: SupportsEncode,
+    asked: Sequence[str],
+    listed: Sequence[str],
+    sizes: Sequence[int],
+    query_settings: dict[str, Any],
+    settings: dict[str, Any],
+) -> np.ndarray:
+    """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
+    vectors of its own for what is asked (``asking``), their dot product."""
+    own = getattr(encoder, "asking", None)
+    unit = normalise if own is None else lambda vectors: vectors
+    queries, query_ids = encode_unique(encoder, asked, own, **query_settings)
+    responses, response_ids = encode_unique(encoder, listed, **settings)
+    return pair_scores(unit(queries), unit(responses), np.repeat(query_ids, sizes), response_ids)
 
 
 def texts_and_labels(examples: Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]) -> tuple[list[str], list]:

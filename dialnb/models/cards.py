@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -74,7 +75,7 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
         counts[dialogue.corpus] += len(dialogue.utterances)
     data = ["| corpus | utterances | licence |", "|---|---|---|"]
     for corpus, count in counts.most_common():
-        source = load_registry().get(corpus.split("/")[0])
+        source = load_registry().get(re.split("[/:]", corpus)[0])
         data.append(f"| {corpus} | {count:,} | {source.licence if source else 'not in the registry'} |")
     commit = facts["provenance"]["code"]["commit"]
     made = f"{result.steps:,} steps, {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s; final loss "

@@ -11,6 +11,7 @@ from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
 from dialnb.data.levels import find as find
 from dialnb.errors import DialnbError, Offline
+from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.models.encoder import Encoder
 from dialnb.runs.files import say
 from dialnb.studies.training import Job
@@ -72,7 +73,8 @@ def training_times(run, curves: pd.DataFrame, full: Callable[[str], float]) -> p
 class Task(NamedTuple):
     """One table's evaluation: how its stages are called, the function, its data, and the settings it takes.
 
-    ``only`` names the models of the printed table, where it has fewer than were trained.
+    ``only`` names the models of the printed table, where it has fewer than were trained. ``floors`` are what is reached
+    without training, each with the function that asks it (None: the task's own).
     """
 
     table: str
@@ -81,6 +83,7 @@ class Task(NamedTuple):
     data: Callable[[str], dict[str, Dataset]]
     settings: tuple[str, ...]
     only: tuple[str, ...] = ()
+    floors: tuple[tuple[str, Callable[..., pd.DataFrame] | None], ...] = ()
 
 
 def evaluations(
@@ -106,14 +109,44 @@ def evaluations(
     return jobs, places
 
 
+def floor_jobs(
+    s: Mapping[str, Any], tasks: Iterable[Task], pieces: Encoder
+) -> tuple[dict[str, Job], dict[tuple[str, str], list[str]]]:
+    """As `evaluations`, of the floors of every task; words are the ``pieces`` of an encoder, as far as models see them.
+
+    The settings may also be those of a recorded run.
+    """
+    jobs, places = {}, {}
+    for task, (floor, function) in [(each, floor) for each in tasks for floor in each.floors]:
+        try:
+            sets = task.data(s["data"])
+        except Offline:
+            continue
+        chosen = {key: s[key] for key in task.settings}
+        for dataset, records in sets.items():
+            name = f"{task.name}: {floor} on {dataset}"
+            words = Lexical(pieces, records, floor if floor in WEIGHTINGS else WEIGHTINGS[0])
+            jobs[name] = function or task.function, {"encoder": words, "records": records, "dataset": dataset, **chosen}
+            places.setdefault((task.table, floor), []).append(name)
+    return jobs, places
+
+
 def evaluate(
-    run, models: Mapping[str, Encoder], tasks: Iterable[Task], more: Mapping[str, Job] | None = None
+    run,
+    models: Mapping[str, Encoder],
+    tasks: Iterable[Task],
+    more: Mapping[str, Job] | None = None,
+    floors: Encoder | None = None,
 ) -> tuple[dict[tuple[str, str], pd.DataFrame], dict[str, Any]]:
     """Rows by (table, model) of every task, dataset and model; and the results of ``more`` stages by their names.
 
-    All stages go out at once, so that no worker waits for a table to be complete.
+    All stages go out at once, so that no worker waits for a table to be complete. With an encoder for ``floors``, the
+    floors of the tasks are among the models.
     """
+    tasks = list(tasks)
     jobs, places = evaluations(run, models, tasks)
+    for found, whole in zip(floor_jobs(run.settings, tasks, floors) if floors else (), (jobs, places)):
+        whole |= found
     results = run.stage_each(dict(more or {}) | jobs)
     rows = {place: pd.concat([results[name] for name in names]) for place, names in places.items()}
     return rows, {name: results[name] for name in more or {}}

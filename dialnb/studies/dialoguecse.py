@@ -14,11 +14,22 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dialnb.errors import Offline
+from dialnb.evaluation.floors import FLOORS
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out, not_in, why
-from dialnb.studies.matching import ADAPTATION, CONTRAST, MODELS, Matching, adapt, pretrain_on, score, train_matching
+from dialnb.studies.matching import (
+    ADAPTATION,
+    CONTRAST,
+    MODELS,
+    WORDS,
+    Matching,
+    adapt,
+    pretrain_on,
+    score,
+    train_matching,
+)
 from dialnb.studies.matching_data import (
     FAMILIES,
     LENGTHS,
@@ -45,7 +56,7 @@ BASELINES = {
 }  # fmt: skip
 """The self-supervised rows of T2: which encoder, and how its vectors are made."""
 
-CHANCE = "chance (random order)"
+CHANCE = "Chance"
 INSTEAD = {
     "MDC": "retrieval pools rebuilt from the intents of its movie and taxi dialogues",
     "JDDC": "trained on dialogues of ECD",
@@ -241,7 +252,8 @@ def evaluate(run, trained: Trained) -> None:
         row, _, rest = name.removeprefix("score ").rpartition(" on ")
         dataset = rest.partition(",")[0]
         family = next(f for f, names in FAMILIES.items() if dataset in names)
-        labels = {"model": row, "encoder": encoder_name(run, family), "substitute": instead(row, dataset)}
+        encoder = "none" if row in FLOORS else encoder_name(run, family)
+        labels = {"model": row, "encoder": encoder, "substitute": instead(row, dataset)}
         repeats = s.train_seeds if row in _steady() else found["train_seed"].unique()
         rows += [found.assign(train_seed=seed, **labels) for seed in repeats]
     joined = pd.concat(rows, ignore_index=True)
@@ -254,6 +266,7 @@ def evaluate(run, trained: Trained) -> None:
 def _scored(run, trained: Trained, family: str) -> Iterable[tuple[str, Encoder, str, int]]:
     """(row of T2, encoder, how its vectors are made, seed) of a family; a row that no seed changes comes once."""
     seeds = run.settings.train_seeds
+    yield WORDS, trained.raw[family], WORDS, seeds[0]
     for row, (origin, how) in BASELINES.items():
         for seed in seeds[:1] if row in _steady() else seeds:
             yield row, trained.raw[family] if origin == "raw" else trained.adapted[family, seed], how, seed
@@ -264,7 +277,7 @@ def _scored(run, trained: Trained, family: str) -> Iterable[tuple[str, Encoder, 
 
 def _steady() -> list[str]:
     """Rows that are the same whatever the seed: nothing in them is trained."""
-    return [row for row, (origin, how) in BASELINES.items() if origin == "raw" and how != "flow"]
+    return [WORDS, *(row for row, (origin, how) in BASELINES.items() if origin == "raw" and how != "flow")]
 
 
 def instead(row: str, dataset: str) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dialnb.data import Dataset, load
 from dialnb.errors import DataError, DialnbError, Offline
+from dialnb.evaluation.floors import FLOORS, chance_rows
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
@@ -45,18 +46,22 @@ ENCODERS = {
 PRINTED = ("BERT", "SimCSE-unsup", "TOD-BERT", "DSE-dropout", "DSE", "DSE-dianli", *CHECKPOINTS)
 """Rows of T7 and T9: the multi-turn variants are not fine-tuned there."""
 
+WORDS, GUESSES = (("TF-IDF", None),), (("Chance", tasks.guessed_intents_of),)
 MODEL_TABLES = ("T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "X1", "F1", "F3")
 TASKS = (  # the longest first, so that workers end together
     Task("T9", "fine-tuned selection", tasks.finetuned_selection_of, tasks.question_data,
-         ("questions", "response_shots", "finetune_seeds", "finetune_rate"), PRINTED),
+         ("questions", "response_shots", "finetune_seeds", "finetune_rate"), PRINTED,
+         (("TF-IDF", tasks.worded_selection_of),)),
     Task("T5", "action prediction", tasks.actions_of, tasks.action_data,
-         ("limit", "action_shots", "action_seeds", "finetune_rate")),
+         ("limit", "action_shots", "action_seeds", "finetune_rate"),
+         floors=(("Majority", tasks.majority_actions_of),)),
     Task("T7", "fine-tuned intents", tasks.finetuned_intents_of, tasks.intent_data,
-         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED),
-    Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",)),
-    Task("T3", "out-of-scope detection", tasks.scope_of, tasks.scope_data, ("limit", "shots", "seeds")),
-    Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds")),
-    Task("T4", "utterance selection", tasks.blocks_of, tasks.question_data, ("questions",)),
+         ("limit", "shots", "finetune_seeds", "finetune_rate"), PRINTED, GUESSES),
+    Task("T4", "dialogue selection", tasks.candidates_of, tasks.candidate_data, ("groups",), floors=WORDS),
+    Task("T3", "out-of-scope detection", tasks.scope_of, tasks.scope_data, ("limit", "shots", "seeds"),
+         floors=(("Majority", tasks.rejected_of),)),
+    Task("T2", "intents", tasks.intents_of, tasks.intent_data, ("limit", "shots", "seeds"), floors=GUESSES),
+    Task("T4", "utterance selection", tasks.blocks_of, tasks.question_data, ("questions",), floors=WORDS),
     Task("X1", "inference probe", tasks.nli_of, tasks.inference_data, ("limit",)),
     Task("F1", "clusters", clusters_of, tasks.scope_data, ("plot_intents", "plot_points", "seeds")),
     Task("X-geometry", "geometry", geometry_of, tasks.intent_data, ("limit",)),
@@ -243,7 +248,7 @@ def evaluate(run, trained: Trained) -> None:
     """Fill all tables that the profile asks for, and the rows of F1, F3 and of the geometry."""
     s = run.settings
     scores = epoch_jobs(run, trained.epochs)
-    rows, made = common.evaluate(run, trained.models, _tasks(s), scores)
+    rows, made = common.evaluate(run, trained.models, _tasks(s), scores, trained.models["BERT"])
     found = [part.assign(model=model, table=table) for (table, model), part in rows.items()]
     for name in scores:
         model, _, epoch = name.removeprefix("epoch: ").rpartition(" after ")
@@ -251,7 +256,10 @@ def evaluate(run, trained: Trained) -> None:
     joined = pd.concat(found, ignore_index=True)
     if "T3" in s.tables:
         joined.loc[(joined["table"] == "T3") & (joined["shots"] != 1), "table"] = "T8"
+    joined["encoder"] = joined["model"].map(lambda name: "none" if name in FLOORS else s.encoder)
     run.add(joined)
+    own = joined[(joined["model"] == "BERT") & joined["table"].isin(["T4", "T9", "X1"])]
+    run.add(chance_rows(own))
     missing = [table for table in ("T2", "T3", "T4", "T5", "T7", "T9", "X1") if table not in s.tables]
     left_out(run, [*missing, *(["T8"] if "T3" in missing else [])])
     if "T5" in missing:
@@ -291,11 +299,11 @@ def other_encoders(run, corpora: list[Dataset]) -> None:
     s = run.settings
     for table, origin in {"T10": "T2", "T11": "T4"}.items():
         own = rows_of(run, origin)
-        own = own[own["model"].isin(("BERT", "DSE"))] if len(own) else own
+        own = own[own["model"].isin(("BERT", "DSE", *FLOORS))] if len(own) else own
         if len(own):
             names = {"BERT": encoder_name(s.encoder), "DSE": f"{encoder_name(s.encoder)}-DSE"}
             variants = own["model"].map({"BERT": "raw", "DSE": "DSE"})
-            run.add(own.assign(model=own["model"].map(names), variant=variants, encoder=s.encoder), table=table)
+            run.add(own.assign(model=own["model"].replace(names), variant=variants), table=table)
     raw = _raw_encoders(run, corpora)
     made = run.stage_each(_other_trainings(run, raw, corpora))
     for name, encoder in raw.items():

@@ -17,6 +17,7 @@ from dialnb.data.corpora import Conversation, sentences_of
 from dialnb.data.records import RetrievalQuery, ScoredPair
 from dialnb.data.store import default_store
 from dialnb.evaluation import geometry
+from dialnb.evaluation.floors import Lexical
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.retrieval import evaluate_retrieval
@@ -51,6 +52,9 @@ CONTRAST = TrainingSettings(batch_size=20, epochs=3, learning_rate=5e-5, optimis
                             schedule="linear", warmup=0.1, compiled=False)  # fmt: skip
 """The contrastive stage; the paper leaves open the optimiser, its schedule and the epochs. Many short trainings do not
 earn a compilation back."""
+
+WORDS = "BM25"
+"""What stands for vectors in the row that knows words only."""
 
 MOST_NEGATIVES = 19
 """Every group is built with so many; fewer are its first ones, so that all settings share their negatives."""
@@ -192,7 +196,8 @@ def score(
     max_length: int, dataset: str, seed: int, flow_steps: int = 200,
 ) -> pd.DataFrame:  # fmt: skip
     """MAP and MRR with their floors and, where there are human scores, Corr."""
-    seen, settings = view(encoder, how, seed, flow_steps), {"dataset": dataset, "max_length": max_length}
+    seen = Lexical(encoder, queries, WORDS) if how == WORDS else view(encoder, how, seed, flow_steps)
+    settings = {"dataset": dataset, "max_length": max_length}
     rows = [evaluate_retrieval(seen, thinned(queries, limit), **settings)]
     if len(pairs):
         rows.append(evaluate_similarity(seen, thin(pairs, limit), **settings))

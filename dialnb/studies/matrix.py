@@ -9,6 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dialnb import plots
+from dialnb.evaluation.floors import FLOORS
 from dialnb.papers import select
 from dialnb.studies import common
 from dialnb.studies.common import Task, left_out, rows_of
@@ -32,7 +33,8 @@ def evaluate(run, trained: Trained) -> None:
     chosen = [column for column in COLUMNS if column.name in s.tasks]
     jobs = {f"{column.task.name}: {UMS} on {name}": (column.task.function, inputs)
             for column in chosen for name, inputs in _lists(run, column, trained).items()}  # fmt: skip
-    rows, more = common.evaluate(run, trained.models, [*(_task(run, column) for column in chosen), GEOMETRY], jobs)
+    tasks, raw = [*(_task(run, column) for column in chosen), GEOMETRY], trained.models[RAW]
+    rows, more = common.evaluate(run, trained.models, tasks, jobs, raw)
     found = {(table, model): part for (table, model), part in rows.items() if table != GEOMETRY.table}
     for column in chosen:
         own = [part for name, part in more.items() if name.startswith(f"{column.task.name}: ")]
@@ -48,6 +50,10 @@ def evaluate(run, trained: Trained) -> None:
         means = rows[GEOMETRY.table, model].groupby("metric")["value"].mean()
         shown = pd.DataFrame({"column": means.index.str.capitalize(), "value": means.to_numpy(), "n": 0, "seed": 0})
         run.add(shown, table="T5", model=model, task="geometry", dataset="all", metric="geometry", protocol="clean")
+    for column in chosen:  # last, since floors have neither gains nor ranks
+        for floor in FLOORS:
+            if (column.name, floor) in found:
+                _add_scores(run, column, floor, found[column.name, floor])
     _say_what_is_missing(run)
 
 
@@ -72,11 +78,13 @@ def _add_scores(run, column: Column, model: str, rows: pd.DataFrame) -> None:
     """A task's scores of one method: those of every dataset, and their mean in every unit that all of them have."""
     where = dict(column.where) | ({"shots": max(run.settings.shots)} if column.shots else {})
     own = select(rows, where)[["dataset", "metric", "seed", "value", "n"]].assign(task=column.name, protocol="paper")
-    run.add(own, table="X-datasets", model=model)
+    start = {"encoder": "none"} if model in FLOORS else {}
+    run.add(own, table="X-datasets", model=model, **start)
     wide = own.pivot_table("value", "seed", "dataset").dropna()
     means = pd.DataFrame({"seed": wide.index, "value": wide.mean(axis=1).to_numpy()})
     items = int(own.groupby("dataset")["n"].max().sum())
     labels = {"task": column.name, "column": column.name, "dataset": "all", "metric": column.where["metric"]}
+    labels |= start
     run.add(means.assign(n=items), table="T1", model=model, protocol="paper", **labels)
 
 

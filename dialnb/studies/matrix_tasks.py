@@ -28,7 +28,7 @@ from dialnb.studies.matching_data import REBUILT, rebuilt
 from dialnb.studies.selectors import Heads, answer
 from dialnb.studies.spaces import geometry_of
 from dialnb.studies.tadse_models import DATASETS, intent_data
-from dialnb.studies.templates import neighbours_of
+from dialnb.studies.templates import majority_of, neighbours_of
 from dialnb.studies.training import thin
 
 GROUPS = 10
@@ -82,10 +82,10 @@ def list_data(data: str) -> dict[str, Dataset]:
 
 
 def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
-    """What each test item scored, as one row for every group of items."""
+    """What each test item scored, as one row for every group of items; a conversation stays within a group."""
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
-        groups = item_groups(part["item"].tolist(), GROUPS)
+        groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
         for group, value in part["value"].groupby(groups).mean().items():
             rows += tidy_rows({metric: scale * value}, task="", dataset=dataset, protocol="paper", n=len(part),
                               seed=int(group))  # fmt: skip
@@ -97,6 +97,13 @@ def neighbours_in_groups(
 ) -> pd.DataFrame:
     """TaDSE's test: the intent of the nearest training utterance."""
     return by_group(neighbours_of(encoder, records, dataset, encoder.pooling, (1,), limit, references)["items"])
+
+
+def majority_in_groups(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
+) -> pd.DataFrame:
+    """The floor of TaDSE's test: the most frequent intent, whatever is said."""
+    return by_group(majority_of(encoder, records, dataset, limit=limit, references=references)["items"])
 
 
 def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
@@ -178,32 +185,42 @@ class Column(NamedTuple):
     shots: bool = False
 
 
-def _task(name: str, function: Callable, data: Callable, *settings: str) -> Task:
-    return Task(name, name.lower(), function, data, settings)
+def _task(
+    name: str, function: Callable, data: Callable, *settings: str, floor: tuple[str, Callable | None] | None = None
+) -> Task:
+    return Task(name, name.lower(), function, data, settings, floors=(floor,) if floor else ())
 
 
-FEW, PROBE = ("limit", "shots", "seeds"), ("limit", "train_limit")
+FEW, PROBE, WORDS = ("limit", "shots", "seeds"), ("limit", "train_limit"), ("TF-IDF", None)
 COLUMNS = (
-    Column("Intents", "DSE", _task("Intents", tasks.intents_of, tasks.intent_data, *FEW),
+    Column("Intents", "DSE", _task("Intents", tasks.intents_of, tasks.intent_data, *FEW,
+                                   floor=("Chance", tasks.guessed_intents_of)),
            {"metric": "Accuracy", "protocol": "code"}, shots=True),
     Column("Nearest neighbours", "TaDSE",
-           _task("Nearest neighbours", neighbours_in_groups, neighbour_data, "limit", "references"),
+           _task("Nearest neighbours", neighbours_in_groups, neighbour_data, "limit", "references",
+                 floor=("Majority", majority_in_groups)),
            {"metric": "Accuracy"}),
-    Column("Out of scope", "DSE", _task("Out of scope", tasks.scope_of, tasks.scope_data, *FEW),
+    Column("Out of scope", "DSE", _task("Out of scope", tasks.scope_of, tasks.scope_data, *FEW,
+                                        floor=("Majority", tasks.rejected_of)),
            {"metric": "Ave", "protocol": "clean", "threshold": "mean-std"}, shots=True),
     Column("Utterance replies", "DSE",
-           _task("Utterance replies", blocks_in_groups, tasks.question_data, "questions"), {"metric": "Top-1"}),
-    Column("Dialogue replies", "WMDC", _task("Dialogue replies", replies_in_groups, tasks.candidate_data, "groups"),
+           _task("Utterance replies", blocks_in_groups, tasks.question_data, "questions", floor=WORDS),
+           {"metric": "Top-1"}),
+    Column("Dialogue replies", "WMDC",
+           _task("Dialogue replies", replies_in_groups, tasks.candidate_data, "groups", floor=WORDS),
            {"metric": "Top-1"}, lists=True),
     Column("Adversarial", "UMS",
-           _task("Adversarial", adversarial_in_groups, list_data, "limit", "adversarial_seeds"),
+           _task("Adversarial", adversarial_in_groups, list_data, "limit", "adversarial_seeds", floor=WORDS),
            {"metric": "Top-1"}, lists=True),
-    Column("Actions", "WMDC", _task("Actions", diaeval.actions_of, diaeval.action_data, *PROBE),
+    Column("Actions", "WMDC", _task("Actions", diaeval.actions_of, diaeval.action_data, *PROBE,
+                                     floor=("Majority", diaeval.majority_actions_of)),
            {"metric": "Micro-F1", "protocol": "paper"}),
-    Column("Inference", "WMDC", _task("Inference", diaeval.inference_of, inference_data, *PROBE),
+    Column("Inference", "WMDC", _task("Inference", diaeval.inference_of, inference_data, *PROBE,
+                                       floor=("Majority", diaeval.majority_inference_of)),
            {"metric": "Accuracy", "protocol": "paper"}),
     Column("Retrieval", "DialogueCSE",
-           _task("Retrieval", retrieval_in_groups, retrieval_data, "retrieval_limit"), {"metric": "MAP"}),
+           _task("Retrieval", retrieval_in_groups, retrieval_data, "retrieval_limit", floor=("BM25", None)),
+           {"metric": "MAP"}),
     Column("Similarity", "DialogueCSE",
            _task("Similarity", similarity_in_groups, similarity_data, "limit"), {"metric": "Corr"}),
 )  # fmt: skip

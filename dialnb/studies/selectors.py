@@ -14,10 +14,11 @@ import pandas as pd
 import torch
 
 from dialnb.data import Dataset
-from dialnb.data.records import MatchingGroup, SelectionGroup
+from dialnb.data.records import MatchingGroup, SelectionGroup, conversation_of
 from dialnb.data.store import default_store
 from dialnb.evaluation import geometry
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
+from dialnb.evaluation.floors import lexical_scorer
 from dialnb.evaluation.metrics import pad_lists, ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.selection import ScoreOnce, Scorer, cosine_scorer, selection_rows
@@ -165,14 +166,36 @@ def answer(
     seeds: tuple[int, ...], kinds: tuple[str, ...],
 ) -> dict[str, pd.DataFrame]:  # fmt: skip
     """All a model is asked on one test set: ``selection`` rows and, with ``seeds``, ``adversarial`` ones of each kind
-    of adversary (kinds beyond the first are drawn once); ``items`` of both; the ``scores`` of every list's right
-    response and adversary. Without heads, a sentence encoder answers by cosine.
+    of adversary (kinds beyond the first are drawn once); ``items`` of both, with the conversation of each as its
+    ``group``; the ``scores`` of every list's right response and adversary. Without heads, a sentence encoder answers by
+    cosine.
     """
     asked = groups_of(parts, "test", groups)
     plain: Scorer = cosine_scorer(encoder, max_length) if heads is None else assemble(encoder, heads, max_length).score
+    return _answers(plain, asked, dataset, seeds, kinds)
+
+
+def answer_by_words(
+    encoder: Encoder,
+    max_length: int,
+    parts: list[Dataset],
+    dataset: str,
+    groups: int | None,
+    seeds: tuple[int, ...],
+    kinds: tuple[str, ...],
+) -> dict[str, pd.DataFrame]:
+    """The same of TF-IDF, on the text that a cross-encoder with these word pieces sees: the floor of every model."""
+    asked = groups_of(parts, "test", groups)
+    return _answers(lexical_scorer(encoder, asked, max_length), asked, dataset, seeds, kinds)
+
+
+def _answers(
+    plain: Scorer, asked: Sequence[SelectionGroup], dataset: str, seeds: tuple[int, ...], kinds: tuple[str, ...]
+) -> dict[str, pd.DataFrame]:
     scorer = ScoreOnce(plain)
     scores = scorer(asked)
     found = {"selection": selection_rows(scores, [g.labels for g in asked], dataset=dataset)}
+    talks = [conversation_of(group) for group in asked]
     right = pd.DataFrame({"metric": "R10@1", "item": range(len(asked)), "value": _first_is_right(scores, asked)})
     right = right[[any(g.labels) for g in asked]]
     items = [right.assign(task="response selection", protocol="paper", dataset=dataset)]
@@ -184,7 +207,8 @@ def answer(
         items += [made[1]] if number == 0 else []
     found["adversarial"] = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
     found["scores"] = _right_and_adversary(scorer, asked, seeds[0]) if seeds else pd.DataFrame()
-    return found | {"items": pd.concat(items, ignore_index=True)}
+    joined = pd.concat(items, ignore_index=True)
+    return found | {"items": joined.assign(group=[talks[item] for item in joined["item"]])}
 
 
 def _right_and_adversary(scorer: Scorer, asked: Sequence[SelectionGroup], seed: int) -> pd.DataFrame:

@@ -7,6 +7,7 @@ the run's results; the notebook then shows ``run.table(...)``. Models are those 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,9 +34,12 @@ from dialnb.studies.tadse_models import (
     sources,
     template_settings,
 )
-from dialnb.studies.templates import compressed_of, neighbours_of, score_epochs, space_of
+from dialnb.studies.templates import compressed_of, majority_of, neighbours_of, score_epochs, space_of
 from dialnb.studies.training import Job
 from dialnb.training.recipes import TADSE
+
+ITEMISED = ("T3", "T4", "T5", "F6")
+"""Tables whose test utterances are kept one by one."""
 
 RATIOS = (0.1, 0.2, 0.5)
 """The coefficients of compression that the paper chooses from, on validation data."""
@@ -67,6 +71,7 @@ def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> N
         given = {"encoder": model.encoder, "records": sets[dataset], "dataset": dataset, "pooling": pooling, "ks": ks}
         jobs[stage] = neighbours_of, given | inputs
         places.setdefault(stage, []).append(labels)
+    jobs |= majority_jobs(sets, inputs)
     made = run.stage_each(jobs)
     for stage, (model, _) in long.items():
         run.add(made[stage]["rows"], table="F7", model=model)
@@ -74,9 +79,14 @@ def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> N
     for stage, found in ((stage, made[stage]) for stage in places):
         for labels in places[stage]:
             rows.append(found["rows"].assign(**labels))
-            items += [found["items"].assign(**labels)] if labels["table"] in ("T3", "T4", "T5", "F6") else []
+            items += [found["items"].assign(**labels)] if labels["table"] in ITEMISED else []
     run.add(pd.concat(rows, ignore_index=True))
     run.add_items(pd.concat(items, ignore_index=True))
+    for table, dataset in dict.fromkeys((labels["table"], dataset) for _, dataset, _, _, labels in asked):
+        if table in ITEMISED:
+            found = made[f"neighbours: Majority on {dataset}"]
+            run.add(found["rows"], table=table, model="Majority", encoder="none")
+            run.add_items(found["items"], table=table, model="Majority")
     left_out(run, [table for table in ("T3", "T4", "T5", "T6", "F6") if table not in s.tables])
     for table, columns in {"T4": {3: "top-3", 5: "top-5"}}.items():
         for k in set(columns) - set(s.orders):
@@ -84,6 +94,17 @@ def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> N
     left_out(run, ["T4"], "the paper has no top-5 of ATIS", dataset="ATIS", column="top-5")
     if not s.mlp:
         left_out(run, ["T3"], model="TaDSE w/ MLP")
+
+
+def majority_jobs(sets: Mapping[str, Dataset], inputs: Mapping[str, Any]) -> dict[str, Job]:
+    """The stages of the floor: the most frequent intent of every dataset."""
+    return {
+        f"neighbours: Majority on {name}": (
+            majority_of,
+            {"encoder": None, "records": records, "dataset": name} | dict(inputs),
+        )
+        for name, records in sets.items()
+    }
 
 
 def questions(s: Mapping, datasets: tuple[str, ...], models: Sequence[str]) -> list[tuple]:

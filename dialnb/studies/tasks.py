@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,13 @@ from dialnb.evaluation import (
     finetune_intents,
     finetune_responses,
 )
+from dialnb.evaluation.actions import majority_rows
 from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.diaeval import UNIVERSAL
 from dialnb.evaluation.diaeval import candidate_data as candidate_data
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
+from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
@@ -137,6 +141,70 @@ def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int |
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
 
+def guessed_intents_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds=(), finetune_seeds=(), **_
+) -> pd.DataFrame:
+    """The floor of T2 and T7: an intent drawn blindly, in every draw of the few examples."""
+    train, test = train_and_test(records, limit)
+    common = {"task": "intent", "dataset": dataset, "n": len(test), "method": "guess"}
+    value = {"Accuracy": 100 / len({example.intent for example in train})}
+    rows = [
+        tidy_rows(value, protocol=protocol, shots=k, seed=seed, **common)
+        for protocol in ("code", "paper")
+        for k in shots
+        for seed in (seeds or finetune_seeds)
+    ]
+    return tidy_frame(row for part in rows for row in part)
+
+
+def rejected_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
+) -> pd.DataFrame:
+    """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
+    test = thin(records.filter(split="test"), limit)
+    labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
+    values = scope_metrics(np.full(len(test), OUT), labels)
+    common = {"task": "out-of-scope", "dataset": dataset, "n": len(test)}
+    return tidy_frame(
+        row
+        for protocol, threshold in product(PROTOCOLS, ("mean", "mean-std"))
+        for k, seed in product(shots, seeds)
+        for row in tidy_rows(values, protocol=protocol, threshold=threshold, shots=k, seed=seed, **common)
+    )
+
+
+def worded_selection_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    questions: int | None,
+    response_shots,
+    finetune_seeds,
+    finetune_rate: float = 1.0,
+) -> pd.DataFrame:
+    """The floor of T9: the same pairs in the same blocks, ranked by shared words."""
+    _, test = learned_and_ranked(records, questions)
+    found = evaluate_blocks(encoder, test, dataset=dataset, seeds=(0,)).assign(protocol="code")
+    return pd.concat(found.assign(shots=k, seed=seed) for k in response_shots for seed in finetune_seeds)
+
+
+def majority_actions_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+    action_shots,
+    action_seeds,
+    finetune_rate: float = 1.0,
+) -> pd.DataFrame:
+    """The floor of T5: the most frequent combination of acts of the training set, however few examples models see."""
+    rows = []
+    for protocol, train, test, acts in tagging_parts(records, dataset, limit):
+        found = majority_rows(train, test, dataset=dataset, acts=acts, task="action tagging")
+        rows += [found.assign(protocol=protocol, shots=k, seed=seed) for k in action_shots for seed in action_seeds]
+    return pd.concat(rows)
+
+
 # --- fine-tuned -------------------------------------------------------------------------------------------------------
 
 
@@ -148,19 +216,30 @@ def actions_of(
 
     Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1.
     """
+    rows = []
+    for protocol, train, test, acts in tagging_parts(records, dataset, limit):
+        options = {
+            "dataset": dataset,
+            "acts": acts,
+            "shots": action_shots,
+            "seeds": action_seeds,
+            "recipe": ACTIONS.times(finetune_rate),
+        }
+        rows.append(finetune_actions(encoder, train, test, **options).assign(protocol=protocol))
+    return pd.concat(rows)
+
+
+def tagging_parts(records: Dataset, dataset: str, limit: int | None) -> Iterator[tuple]:
+    """Protocol, training and test examples, and the columns of T5."""
     dialogues = with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
     said = (utterance.acts for dialogue in dialogues for utterance in dialogue.utterances)
     acts = act_columns(dataset) if dataset in UNIVERSAL else sorted({act for acts in said for act in acts})
-    rows = []
     for protocol, inside in (("code", True), ("clean", False)):
         train, test = (
             act_tagging_examples((d for d in dialogues if d.split == split), target_in_input=inside)
             for split in ("train", "test")
         )
-        options = {"dataset": dataset, "acts": acts, "shots": action_shots, "seeds": action_seeds,
-                   "recipe": ACTIONS.times(finetune_rate)}  # fmt: skip
-        rows.append(finetune_actions(encoder, train, thin(test, limit), **options).assign(protocol=protocol))
-    return pd.concat(rows)
+        yield protocol, train, thin(test, limit), acts
 
 
 def finetuned_intents_of(
@@ -178,8 +257,14 @@ def finetuned_selection_of(
     finetune_rate: float = 1.0,
 ) -> pd.DataFrame:  # fmt: skip
     """T9: 500 or 1000 pairs to learn from, disjoint from those that are ranked."""
+    train, test = learned_and_ranked(records, questions)
+    options = {"dataset": dataset, "shots": response_shots, "seeds": finetune_seeds}
+    return finetune_responses(encoder, train, test, recipe=RESPONSES.times(finetune_rate), **options)
+
+
+def learned_and_ranked(records: Dataset, questions: int | None) -> tuple[list[QuestionAnswer], list[QuestionAnswer]]:
+    """The pairs that T9 learns from and those that it ranks, drawn once."""
     pairs = question_answers(records, questions)
     order = np.random.default_rng(24).permutation(len(pairs))
     train, test = ([pairs[i] for i in part] for part in np.split(order, [min(POOL, len(pairs) // 2)]))
-    options = {"dataset": dataset, "shots": response_shots, "seeds": finetune_seeds}
-    return finetune_responses(encoder, train, test, recipe=RESPONSES.times(finetune_rate), **options)
+    return train, test

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,22 @@ def neighbours_of(
     train, test = parts_of(records, limit, references)
     vectors = [encode(encoder, [r.text for r in part], pooling=pooling, max_length=LENGTH) for part in (train, test)]
     return score(*vectors, train, test, dataset, ks, pooling=pooling)
+
+
+def majority_of(
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    pooling: str = "",
+    ks: Sequence[int] = (1,),
+    limit: int | None = None,
+    references: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
+    train, test = parts_of(records, limit, references)
+    answer = Counter(example.intent for example in train).most_common(1)[0][0]
+    alike = [replace(example, intent=answer) for example in train[:1]] * max(ks)
+    return score(np.ones((len(alike), 1)), np.ones((len(test), 1)), alike, test, dataset, ks, pooling=pooling)
 
 
 def score(

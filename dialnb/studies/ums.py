@@ -15,10 +15,12 @@ from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import Offline
 from dialnb.evaluation.adversarial import build_adversarial
+from dialnb.evaluation.floors import chance_rows
 from dialnb.papers import load_paper
 from dialnb.studies import common, selectors
 from dialnb.studies.common import find, not_in, rows_of, why
 from dialnb.studies.selectors import FINE_TUNING, answer
+from dialnb.studies.training import Job
 from dialnb.studies.ums_models import CHINESE, MODELS, SUBSETS, WINDOWS, Trained, has_lists, language
 
 CORPORA = {
@@ -114,7 +116,10 @@ def evaluate(run, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[s
                                | {"dataset": label(sets["Ubuntu"]), "groups": min(s.groups or 800, 800) // 4})
         for (corpus, model), made in trained.models.items() if corpus == "Ubuntu" and model in MODELS
     }  # fmt: skip
+    jobs |= word_jobs(s, trained, sets)
     found = run.stage_each(jobs)
+    for corpus in dict.fromkeys(corpus for corpus, _ in asked):
+        _fill_floors(run, found[f"answer: TF-IDF on {corpus}"])
     for corpus, model in asked:
         _fill(run, corpus, model, found[f"answer: {model} on {corpus}"], trained)
     for name in trained.sentence:
@@ -162,6 +167,47 @@ def _fill(run, corpus: str, model: str, found: Mapping[str, pd.DataFrame], train
     if len(rows) and model in ("BERT", "UMS_BERT", WINDOWS):
         both = pd.concat([selection, rows[rows["adversary"] == "random"]])
         run.add(both[both["protocol"] == "paper"], table="X-windows", model=model, encoder=encoder)
+
+
+def word_jobs(s, trained: Trained, sets: Mapping[str, list[Dataset]]) -> dict[str, Job]:
+    """The stages of the floor: TF-IDF over the word pieces of each corpus' models, as far as these see them."""
+    jobs = {}
+    for (corpus, _), made in trained.models.items():
+        if has_lists(sets[corpus]):
+            jobs[f"answer: TF-IDF on {corpus}"] = (
+                selectors.answer_by_words,
+                {
+                    "encoder": made["encoder"],
+                    "max_length": s.max_length,
+                    "parts": sets[corpus],
+                    "dataset": label(sets[corpus]),
+                    "groups": s.groups,
+                    "kinds": ("random", *s.adversaries),
+                    "seeds": s.adversarial_seeds if corpus == "Ubuntu" else (),
+                },
+            )
+    return jobs
+
+
+def floor_rows(found: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows and items of TF-IDF and of chance, for every table that has models to hold against them."""
+    rows, items = [], []
+    for task, tables in (("response selection", ("T2", "T5")), ("adversarial selection", ("T4", "X-adversaries"))):
+        for table in tables:
+            scored = found["selection" if task == "response selection" else "adversarial"]
+            if len(scored):
+                kept = scored if table != "T4" else scored[scored["adversary"] == "random"]
+                rows.append(kept.assign(table=table))
+                items.append(found["items"][found["items"]["task"] == task].assign(table=table))
+    words = [pd.concat(parts, ignore_index=True).assign(model="TF-IDF") for parts in (rows, items)]
+    return tuple(pd.concat([part, chance_rows(part)], ignore_index=True) for part in words)
+
+
+def _fill_floors(run, found: Mapping[str, pd.DataFrame]) -> None:
+    rows, items = floor_rows(found)
+    known = {"T2", "T4", "X-adversaries", *(["T5"] if run.settings.subsets else [])}
+    run.add(rows[rows["table"].isin(known)], encoder="none")
+    run.add_items(items[items["table"].isin(known)])
 
 
 def store_index(run, parts: list[Dataset]) -> None:

@@ -18,11 +18,11 @@ from dialnb import plots
 from dialnb.data import Dataset
 from dialnb.errors import DialnbError
 from dialnb.evaluation import diaeval, geometry
+from dialnb.evaluation.floors import FLOORS, chance_rows
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.examples.windows import WINDOWS, context_length
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import select
 from dialnb.studies import common
 from dialnb.studies import wmdc_sweeps as sweeps
 from dialnb.studies.common import left_out, rows_of, settings_for, why
@@ -139,42 +139,38 @@ def evaluate(run, corpora: list[Dataset], trained: Trained) -> None:
     """Fill T2 to T4, score every point of the sweeps, look at the spaces; larger encoders are trained meanwhile."""
     s = run.settings
     jobs, sizes = sweeps.size_jobs(run, corpora, trained.scratch)
-    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(trained))
+    raw = trained.models["BERT"]
+    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(trained), raw)
     for (table, model), part in rows.items():
-        if model in trained.models:
+        if model in trained.models or model in FLOORS:
             kept = diaeval.printed_rows(part.assign(table=table))
             run.add(kept, model=model, encoder=_encoder_of(run, model))
     sweeps.add_points(run, corpora, sweeps.task_rows(rows, trained.points))
     add_geometry(run, made)
     sweeps.score_sizes(run, made, sizes)
     corpus_tables(run, trained.counted)
-    _floors(run)
+    retrieved = rows_of(run, "T4")
+    run.add(chance_rows(retrieved[retrieved["model"] == "BERT"]))
     if s.data == "bundled":
         left_out(run, ["T2"], "DSTC2 and GSIM are not bundled: profile 'gpu'")
 
 
 def _encoder_of(run, row: str) -> str:
     """The encoder that a row starts from: a checkpoint's own is the printed one."""
+    if row in FLOORS:
+        return "none"
     if row in CHECKPOINTS:
         return "roberta-base" if "RoBERTa" in row else "bert-base-uncased"
     return run.settings.second_encoder if "RoBERTa" in row else run.settings.encoder
 
 
-def _floors(run) -> None:
-    """What the majority label reaches, as a row of T3."""
-    rows = select(run.results, {"table": "T3", "protocol": "floor", "model": "BERT"})
-    if len(rows):
-        run.add(rows.assign(model="floor: majority label", protocol="paper"))
-
-
 def chosen_points(run) -> pd.DataFrame:
-    """The point of the grid that validation chose for every probe, beyond what the paper prints."""
+    """The penalty that validation chose for every probe, beyond what the paper prints."""
     rows = pd.concat([rows_of(run, "T2"), rows_of(run, "T3")])
-    if rows.empty or "learning_rate" not in rows:
+    if rows.empty or "penalty" not in rows:
         return pd.DataFrame()
-    own = rows[rows["protocol"].eq("paper") & rows["learning_rate"].notna()]
-    names = ["learning_rate", "weight_decay", "epoch"]
-    return own.groupby(["dataset", "model"], sort=False)[names].median().reset_index()
+    own = rows[rows["protocol"].eq("paper") & rows["penalty"].notna()]
+    return own.groupby(["dataset", "model"], sort=False)["penalty"].median().reset_index()
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------

@@ -220,44 +220,46 @@ def drawing(run):
 # --- the benchmark ----------------------------------------------------------------------------------------------------
 
 
-def benchmark_sizes(data: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """T1: samples of every dataset of DiaEval within reach, and why the others are not there."""
+def benchmark_sizes(data: str, **limits: int | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """T1: the samples of every dataset of DiaEval within reach that are learned from and scored, and why the others are
+    not there."""
     rows: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
     for test in diaeval.BENCHMARK:
+        own = {name: limits.get(name) for name in test.settings}
         try:
             sets = test.data(data)
         except Offline as error:
             missing[test.data.__name__] = why(error)
             continue
         for dataset, records in sets.items():
-            rows += _benchmark_rows(dataset, records)
+            rows += _benchmark_rows(dataset, records, **own)
     return rows, missing
 
 
-def _benchmark_rows(dataset: str, records: Dataset) -> list[dict[str, Any]]:
-    """Items by split and the number of labels; every utterance from the third on is an item of action prediction."""
+def _benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[dict[str, Any]]:
+    """Items by split and the number of labels, of what the tasks ask for."""
     stand_in = {"UbuntuIRC": "UbuntuIRC in place of DSTC7-Ubuntu", "STAR": "a quarter of STAR, labelled turns"}
     instead = stand_in.get(dataset, "")
-    found: dict[str, int] = {}
     if records.table.kind == "Dialogue":
-        if dataset == "STAR":
-            found = {split: len(part.examples) for split, part in diaeval.action_samples(records, dataset).items()}
-        else:
-            for dialogue in records:
-                found[dialogue.split] = found.get(dialogue.split, 0) + max(0, len(dialogue.utterances) - 2)
+        parts = diaeval.asked_actions(records, dataset, **limits)
+        found = {split: len(part.examples) for split, part in parts.items()}
         labels = len(diaeval.act_names(records, dataset))
+        if dataset in diaeval.UNIVERSAL and records.variant != "official":
+            instead = "the turns whose acts are known"
+    elif records.table.kind == "InferenceItem":
+        found = {split: len(part) for split, part in diaeval.asked_items(records, dataset, **limits).items()}
+        labels = len(set(records.column("label")))
     else:
-        found = dict(Counter(records.column("split")))
-        labels = len(set(records.column("label"))) if records.table.kind == "InferenceItem" else None
-    if records.table.kind == "SelectionGroup":
-        found = {"test": found.get("dev", 0) + found.get("test", 0)}
+        found, labels = {"test": len(diaeval.asked_lists(records, **limits))}, None
     if dataset == "CI-ToD" and records.variant != "official":
         instead = "the weather part of train is missing"
     if dataset == "DECODE":
         instead = "official files, not the printed sizes" if records.variant == "main" else "human-bot part"
     if dataset == "Dialogue-NLI":
         instead = "the other reading of DECODE: every tenth row"
+    if any(limits.values()):
+        instead = "; ".join(filter(None, [instead, "a sample of them"]))
     values = {"train": found.get("train"), "val": found.get("dev"), "test": found.get("test"), "labels": labels}
     return [{"model": BENCHMARK.get(dataset, dataset), "column": column, "value": float(value), "n": value,
              "substitute": instead} for column, value in values.items() if value]  # fmt: skip
@@ -265,7 +267,8 @@ def _benchmark_rows(dataset: str, records: Dataset) -> list[dict[str, Any]]:
 
 def benchmark_table(run):
     """T1: our counts beside the printed ones."""
-    rows, missing = benchmark_sizes(run.settings.data)
+    s = run.settings
+    rows, missing = benchmark_sizes(s.data, limit=s.limit, train_limit=s.train_limit, groups=s.groups)
     run.add(pd.DataFrame(rows), task="statistics", metric="count", table="T1")
     for model in ("GSIM", "DSTC2"):
         left_out(run, ["T1"], missing.get("action_data", "not bundled: profile 'gpu'"), model=model)

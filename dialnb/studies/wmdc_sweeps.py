@@ -39,7 +39,12 @@ UNITS = "groups of test dialogues"
 BAND = "The band is the 95 % interval over groups of test dialogues, without what all points share in a group."
 TASKS = tuple(
     Task(
-        test.table, f"{test.name} ({test.data.__name__.removesuffix('_data')})", test.function, test.data, test.settings
+        test.table,
+        f"{test.name} ({test.data.__name__.removesuffix('_data')})",
+        test.function,
+        test.data,
+        test.settings,
+        floors=(test.floor,),
     )
     for test in diaeval.BENCHMARK
 )

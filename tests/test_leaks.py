@@ -1,0 +1,102 @@
+"""No test text in training: what encoders and recipes have read, against every evaluation set."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from dialnb.data import load
+from dialnb.data.corpora import COLLECTIONS, Part, collection
+from dialnb.data.leaks import STOCK, known_overlaps, leak_notes, leaks, overlap, read_by, telling
+from dialnb.papers import project_root
+from dialnb.runs.files import read_rows
+
+TESTS = {
+    **{name: [(f"bundled/{name}", None)] for name in ("CLINC150", "BANKING77", "SNIPS", "HWU64", "CI-ToD", "SGD")},
+    **{name: [(name, None)] for name in ("ATIS", "MASSIVE", "DSTC2", "GSIM", "MDC")},
+    "STAR": [("bundled/STAR", None)],
+    "AmazonQA": [("AmazonQA", "copies")],
+    "UbuntuIRC": [("bundled/UbuntuIRC", "selection-10"), ("bundled/UbuntuIRC", "selection-100")],
+    "DECODE": [("DECODE", "human-bot")],
+    "ECD": [("DialogueCSE", "ecd-select"), ("DialogueCSE", "ecd-sts")],
+    "JDDC": [("bundled/DialogueCSE", "jddc-select"), ("bundled/DialogueCSE", "jddc-sts")],
+    "STS-B": [("STS-B", "all")],
+    "ANLI": [("ANLI", "copies")],
+    "E-commerce": [("E-commerce", "copies")],
+}
+"""The evaluation sets of all studies by the name that results give them."""
+
+EVERYTHING = [Part("bundled/dialogues"), *dict.fromkeys(part for name in COLLECTIONS for part in collection(name))]
+"""All that an encoder or a recipe is trained on; TaDSE and the selectors train on the training split of their test."""
+
+
+def parts_of(label: str) -> Part:
+    """The part of a corpus that a label names."""
+    name, _, split = label.partition(":")
+    dataset, _, variant = name.partition("/")
+    return Part(dataset, variant or None, split=split or None)
+
+
+def texts_of(name: str, store) -> set[str]:
+    """The telling texts of a test set; one that has no test split is tested as a whole."""
+    found: set[str] = set()
+    for dataset, variant in TESTS[name]:
+        records = load(dataset, variant, store=store)
+        splits = set() if records.table.kind == "QuestionAnswer" else set(records.column("split"))
+        found |= telling((records.filter(split="test") if "test" in splits else records).texts())
+    return found
+
+
+@pytest.mark.mirror
+def test_no_corpus_holds_test_text_but_what_is_listed_with_its_reason(mirror_store):
+    sets = {name: texts_of(name, mirror_store) for name in TESTS}
+    read = [*EVERYTHING, *(parts_of(label) for label in read_by("mini"))]
+    found = set()
+    for part in dict.fromkeys(read):
+        texts = telling(load(part.dataset, part.variant, part.split, store=mirror_store).texts())
+        found |= {(name, part.label) for name, test in sets.items() if overlap(test, texts) >= STOCK}
+    listed = {(entry["test"], label) for entry in known_overlaps() for label in entry["corpora"]}
+    assert found == listed
+
+
+def test_short_and_common_phrases_are_no_leak():
+    assert telling(["Yes, please!", "no problem", "你好"]) == set()
+    assert overlap(telling(["Where is my old kernel gone to?"]), telling(["where is my OLD kernel gone to"])) == 1
+    assert overlap(set(), {"a"}) == 0
+
+
+def test_every_overlap_has_a_sentence_for_its_rows_or_the_reason_why_it_is_allowed():
+    for entry in known_overlaps():
+        assert ("allowed" in entry) != ("said" in entry), entry["test"]
+        assert bool(entry.get("rows")) == ("said" in entry), entry["test"]
+
+
+def test_mini_has_read_ubuntus_test_lines_and_its_successor_will_not(monkeypatch):
+    assert "UbuntuIRC/lines" in read_by("mini") and "lines of Ubuntu IRC" in leaks("mini", "UbuntuIRC")
+    assert leaks("English ELECTRA (from mini)", "UbuntuIRC").startswith("mini has read")
+    assert leaks("sentence-transformers/all-MiniLM-L6-v2", "UbuntuIRC") == leaks("mini", "CLINC150") == ""
+    now = [part.label for part in collection("redistributable")]
+    assert "UbuntuIRC/lines:train" in now and "UbuntuIRC/lines" not in now
+    monkeypatch.setattr("dialnb.data.leaks.read_by", lambda encoder: now)
+    assert leaks("mini", "UbuntuIRC") == ""
+
+
+@pytest.mark.parametrize(
+    ("paper", "where", "touched"),
+    [
+        ("ums", "table in ('T2', 'T4', 'T5') and dataset == 'UbuntuIRC'", True),
+        ("ums", "dataset == 'E-commerce'", False),
+        ("dse", "table == 'T4' and dataset == 'UbuntuIRC'", True),
+        ("dse", "table == 'T2'", False),
+        ("wmdc", "table == 'T4' or table == 'F3' and task == 'response retrieval'", True),
+        ("wmdc", "table == 'T2' or table == 'F3' and task == 'action prediction'", False),
+        ("matrix", "table == 'T1' and task in ('Adversarial', 'Dialogue replies', 'Retrieval')", True),
+    ],
+)
+def test_recorded_rows_say_which_of_them_a_leak_touches(paper, where, touched):
+    rows = read_rows(project_root() / "papers" / paper / "results" / "gpu", "results.csv").query(where)
+    notes = leak_notes(rows, encoder="mini")
+    assert len(rows) and notes.ne("").all() == notes.ne("").any() == touched
+    assert leak_notes(pd.DataFrame({"dataset": ["UbuntuIRC"], "encoder": ["bert-base-uncased"]}), "mini").tolist() == [
+        ""
+    ]
