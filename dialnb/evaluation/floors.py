@@ -74,6 +74,7 @@ class Lexical:
     def documents(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Counts as vectors of what is looked for; a dot product with :meth:`queries` is the score."""
         weighted = counts.multiply(self.weights != 0).tocsr()
+        weighted.eliminate_zeros()
         if self.weighting == "TF-IDF":
             return normalise(weighted.multiply(self.weights).tocsr())
         lengths = np.repeat(np.asarray(weighted.sum(1)).ravel(), np.diff(weighted.indptr))
