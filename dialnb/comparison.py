@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dialnb.data.leaks import leak_notes
 from dialnb.errors import DataError
 from dialnb.papers import Table, dataset_name, load_cells, load_paper, plain, select
 from dialnb.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
@@ -60,6 +61,7 @@ class _Comparer:
         self.not_run = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
         here = results.table.isna() | results.table.isin(["", table.id]) if "table" in results else slice(None)
         self.rows = results.loc[here]
+        self.leaks = leak_notes(self.rows) if "dataset" in self.rows else pd.Series(dtype=object)
 
     def compare(self) -> Comparison:
         printed = [
@@ -116,6 +118,7 @@ class _Comparer:
     def _stand_ins(self, rows: pd.DataFrame, datasets: list[str]) -> Iterable[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""
         yield from (str(text) for text in rows.get("substitute", pd.Series(dtype=object)).dropna().unique() if text)
+        yield from (text for text in self.leaks.reindex(rows.index).dropna().unique() if text)
         if self.table.kind not in ("results", "in-text"):
             return
         encoders = rows.encoder.dropna().unique() if "encoder" in rows else []

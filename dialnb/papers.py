@@ -30,6 +30,9 @@ OWN = ("matrix",)
 
 STUDIES = (*SLUGS, *OWN)
 
+FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
+"""Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
+
 Cell = float | int | str | None
 
 

@@ -18,10 +18,10 @@ from dialnb.evaluation import (
     evaluate_retrieval,
 )
 from dialnb.evaluation.actions import ActionExample, majority_rows
-from dialnb.evaluation.floors import FLOORS, Lexical, chance_rows, lexical_scorer
+from dialnb.evaluation.floors import Lexical, chance_rows, lexical_scorer
 from dialnb.evaluation.vectors import EncodeOnce, normalise
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import project_root
+from dialnb.papers import FLOORS, project_root
 from dialnb.runs.files import read_rows
 from dialnb.studies.recorded import recorded_floors
 

@@ -18,13 +18,10 @@ from scipy import stats
 from dialnb.claims.intervals import Interval, Stratum, crossed_interval, slope_interval
 from dialnb.comparison import check_unambiguous, item_variances
 from dialnb.errors import DataError
-from dialnb.papers import select
+from dialnb.papers import FLOORS, select
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""
-
-FLOORS = ("Chance", "chance (random order)", "TF-IDF", "BM25", "Majority")
-"""Models that learned nothing: a trained one that is not above them on a test set is not judged there."""
 
 
 @dataclass(frozen=True)

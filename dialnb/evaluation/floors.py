@@ -22,7 +22,6 @@ from dialnb.evaluation.vectors import normalise
 from dialnb.examples.manipulations import Layout, bare_pieces
 from dialnb.models.selector import add_marks
 
-FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 WEIGHTINGS = ("TF-IDF", "BM25")
 SATURATION, LENGTH = 1.2, 0.75
 """The two constants of BM25: how soon further occurrences of a word count less, and how much long texts pay."""

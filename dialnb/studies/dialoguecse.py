@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dialnb.errors import Offline
-from dialnb.evaluation.floors import FLOORS
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import load_paper
+from dialnb.papers import FLOORS, load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out, not_in, why
 from dialnb.studies.matching import (

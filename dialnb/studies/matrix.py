@@ -9,8 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dialnb import plots
-from dialnb.evaluation.floors import FLOORS
-from dialnb.papers import select
+from dialnb.papers import FLOORS, select
 from dialnb.studies import common
 from dialnb.studies.common import Task, left_out, rows_of
 from dialnb.studies.figures import absent

@@ -18,11 +18,12 @@ from dialnb import plots
 from dialnb.data import Dataset
 from dialnb.errors import DialnbError
 from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.floors import FLOORS, chance_rows
+from dialnb.evaluation.floors import chance_rows
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.examples.windows import WINDOWS, context_length
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.papers import FLOORS
 from dialnb.studies import common
 from dialnb.studies import wmdc_sweeps as sweeps
 from dialnb.studies.common import left_out, rows_of, settings_for, why
