@@ -3,6 +3,8 @@
 from dialnb.claims.definitions import Claim, load_claims, parse_claims
 from dialnb.claims.judge import Case, judge, judge_claims, training_shares
 from dialnb.claims.verdicts import (
+    FAILS,
+    HOLDS,
     MARKS,
     NOT_RUN,
     VERDICTS,
@@ -14,6 +16,8 @@ from dialnb.claims.verdicts import (
 )
 
 __all__ = [
+    "FAILS",
+    "HOLDS",
     "MARKS",
     "NOT_RUN",
     "VERDICTS",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text
+from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text, verdict_text
 from dialnb.papers import load_paper
 from dialnb.report.gather import Group
 
@@ -25,6 +25,9 @@ def digest(groups: Iterable[Group], home: Path) -> str:
     head = ["# The recorded runs in short", "",
             "Written by `dialnb record`. The whole report, with every table, figure and interval, is a site that "
             "`dialnb report` renders from the same files.", "",
+            "Trust: encoder, trainings, share of the printed training (● enough, ○ not). A difference between trained "
+            "models needs three trainings, and both models must be above chance and word overlap on the same text; "
+            "most of the recorded runs trained each model once, from an encoder of our own.", "",
             f"| paper | profile | encoder | {' | '.join(VERDICTS)} |",
             f"|---|---|---|{'---:|' * len(VERDICTS)}"]  # fmt: skip
     return "\n".join([*head, *rows, "", *parts])
@@ -39,11 +42,11 @@ def _section(group: Group, place: str, claims: list[dict]) -> str:
     lines = [f"## {paper.name}", "",
              f"[Executed notebook]({place}/notebook.ipynb), [provenance]({place}/run.json), tables: {linked}. "
              f"Took {run['seconds']:.0f} s, {str(run['updated'])[:10]}, commit {str(run['code']['commit'])[:7]}.", "",
-             "| | claim | where | ours, 95 % interval | |", "|---|---|---|---|---|"]  # fmt: skip
+             "| | trust | claim | where | ours, 95 % interval | |", "|---|---|---|---|---|---|"]  # fmt: skip
     for claim in (claim for claim in claims if claim["verdict"] != NOT_RUN):
-        told = (claim["statement"], claim["where"], interval_text(claim), claim["reason"])
+        told = (claim["strength"], claim["statement"], claim["where"], interval_text(claim), claim["reason"])
         cells = " | ".join(text.replace("|", "\\|") for text in told)
-        lines.append(f"| {MARKS[claim['verdict']]} {claim['verdict']} | {cells} |")
+        lines.append(f"| {MARKS[claim['verdict']]} {verdict_text(claim)} | {cells} |")
     waiting = sum(claim["verdict"] == NOT_RUN for claim in claims)
     rest = [f"{waiting} further claims were not run.", ""] if waiting else []
     return "\n".join([*lines, "", *rest])

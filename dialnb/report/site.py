@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -19,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dialnb import __version__
-from dialnb.claims import MARKS, VERDICTS, interval_text
+from dialnb.claims import FAILS, HOLDS, MARKS, VERDICTS, interval_text, verdict_text
 from dialnb.claims.intervals import PLACE
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, compare_table, load_paper, project_root
@@ -57,7 +58,18 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     papers = [view for view in _main(views) if not view["paper"].own]
     total = {verdict: sum(view["counts"][verdict] for view in papers) for verdict in VERDICTS}
-    values = {"pages": views, "main": _main(views), "total": total, "made": made, "left_out": left_out or {}}
+    claims = [claim for view in papers for claim in view["claims"]]
+    decided = [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)]
+    trust = {"decided": len(decided), "solid": sum(not claim["weak"] for claim in decided)}
+    trust["limits"] = Counter(claim["label"] for claim in claims if claim["qualifier"]).most_common()
+    values = {
+        "pages": views,
+        "main": _main(views),
+        "total": total,
+        "trust": trust,
+        "made": made,
+        "left_out": left_out or {},
+    }
     return _write(folder / "index.html", "index", root="", damaged=damaged, **values)
 
 
@@ -155,7 +167,8 @@ def _claim_view(record: dict[str, Any]) -> dict[str, Any]:
         places = [place - record["margin"] for place in places]
         reach = max(map(abs, places)) or 1.0
         bar = {name: round(50 + 48 * place / reach, 1) for name, place in zip(("low", "high", "mean"), places)}
-    return record | {"mark": MARKS[record["verdict"]], "text": interval_text(record), "bar": bar}
+    shown = {"mark": MARKS[record["verdict"]], "label": verdict_text(record), "text": interval_text(record), "bar": bar}
+    return record | shown | {"weak": record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"]}
 
 
 def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
