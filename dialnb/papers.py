@@ -214,7 +214,8 @@ def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
             among = pd.to_numeric(rows[column], errors="coerce").isin(numbers)
             found = among if found is None else found | among
         if None in wanted:
-            found = have.isna() if found is None else found | have.isna()
+            absent = have.isna() | (have == "")
+            found = absent if found is None else found | absent
         rows = rows[found.to_numpy()]
     return rows
 

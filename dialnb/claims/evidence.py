@@ -38,26 +38,36 @@ class Lacking(DataError):
     """There are no rows to judge by; the message says which."""
 
 
-def measured(rows: pd.DataFrame, where: Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
-    """Rows that match, indexed by keys, training and unit: `value`, its `variance` over items, and its `cluster`."""
-    found = select(rows, where)
-    if found.empty:
-        raise Lacking(f"not measured: {describe(where)}")
-    scored = "item" in found
-    unit = found["item" if scored else "seed"] if scored or "seed" in found else pd.Series(0, index=found.index)
-    group = found["group"] if scored and "group" in found else unit
-    training = found["train_seed"] if "train_seed" in found else pd.Series(0, index=found.index)
-    keys = [name for name in keys if name in found]
-    frame = found.assign(
-        **{name: found[name].astype(object).where(found[name].notna(), "") for name in keys},
+def prepared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tidy rows made ready to be compared many times: absent labels as empty texts, and four columns that name the
+    `training` and the `unit` of a value, the `cluster` of the unit, and the `variance` over test items."""
+    if rows.empty or "training" in rows:
+        return rows
+    scored = "item" in rows
+    unit = rows["item" if scored else "seed"] if scored or "seed" in rows else pd.Series(0, index=rows.index)
+    group = rows["group"] if scored and "group" in rows else unit
+    training = rows["train_seed"] if "train_seed" in rows else pd.Series(0, index=rows.index)
+    measures = ("value", "n", "seed", "train_seed", "item", "group")
+    labels = {name: rows[name].astype(object).where(rows[name].notna(), "") for name in rows if name not in measures}
+    return rows.assign(
+        **labels,
+        variance=np.nan if scored else item_variances(rows),
         unit=unit.fillna(0),
         training=training.fillna(0),
         cluster=group.where(group.notna(), unit),
     )
-    if not scored:
-        check_unambiguous(frame, keys)
-    variance = np.nan if scored else item_variances(frame)
-    return frame.assign(variance=variance).set_index([*keys, "training", "unit"])[["value", "variance", "cluster"]]
+
+
+def measured(rows: pd.DataFrame, where: Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
+    """Rows that match, indexed by keys, training and unit: `value`, its `variance` over items, and its `cluster`."""
+    found = select(prepared(rows), where)
+    if found.empty:
+        raise Lacking(f"not measured: {describe(where)}")
+    keys = [name for name in keys if name in found]
+    frame = found.set_index([*keys, "training", "unit"])[["value", "variance", "cluster"]]
+    if "item" not in found and frame.index.has_duplicates:
+        check_unambiguous(found, keys)
+    return frame
 
 
 def differences(
@@ -134,9 +144,10 @@ def floor_rows(results: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on."""
     found = results[results.model.isin(FLOORS)] if "model" in results else results.iloc[:0]
     for column, wanted in where.items():
-        if column in found and column != "model":
-            found = found[found[column].isna() | found.index.isin(select(found, {column: wanted}).index)]
-    return found
+        if column in found and column not in ("model", "table"):
+            found = found[(found[column] == "") | found.index.isin(select(found, {column: wanted}).index)]
+    here = select(found, {"table": where["table"]}) if "table" in where and "table" in found else found
+    return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
 
 
 def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Mapping[str, Any], by: Sequence[str]) -> Floor:
@@ -144,17 +155,23 @@ def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Mapping[str, Any
     strongest, worst = (-inf, ""), (inf, "")
     for name in dict.fromkeys(floors.model):
         of_floor = floors[floors.model == name]
-        keys = [key for key in by if key in rows and key in of_floor and of_floor[key].notna().any()]
-        own, floor = measured(rows, side, keys), measured(of_floor, {}, keys)
-        by_unit = floor.groupby(level=[*keys, "unit"]).value.mean()
-        lines = by_unit.groupby(keys).mean() if keys else by_unit.mean()
-        known = own.join(lines.rename("floor"), on=keys, how="inner") if keys else own.assign(floor=lines)
-        pairs = known.join(by_unit.rename("paired"), on=[*keys, "unit"]).paired
-        known["gap"] = known.value - (pairs if pairs.notna().all() else known.floor)
+        keys = [key for key in by if key in rows and key in of_floor and (of_floor[key] != "").any()]
+        known = select(rows, side).groupby([*keys, "training", "unit"], as_index=False)
+        known = known.agg({"value": "mean", "variance": "mean", "cluster": "first"})
+        lines = of_floor.groupby(keys, as_index=False).value.mean() if keys else of_floor.value.mean()
+        by_unit = of_floor.groupby([*keys, "unit"], as_index=False).value.mean().rename(columns={"value": "paired"})
+        if keys:
+            known, lines, by_unit = (frame.astype(dict.fromkeys(keys, object)) for frame in (known, lines, by_unit))
+            known = known.merge(lines.rename(columns={"value": "floor"}), on=keys)
+        else:
+            known["floor"] = lines
+        known = known.merge(by_unit, on=[*keys, "unit"], how="left")
+        known["gap"] = known.value - (known.paired if known.paired.notna().all() else known.floor)
+        known = known.set_index([*keys, "training", "unit"])
         test_sets = [key for key in ("dataset", "metric") if key in keys]
         for _, part in known.groupby(level=test_sets) if test_sets else [("", known)]:
             score, line = float(part.value.mean()), float(part.floor.mean())
-            low = crossed_interval(strata(_mean_of_cells(part.assign(value=part.gap)))).low
+            low = crossed_interval(strata(part.assign(value=part.gap))).low
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
     return Floor(strongest[1], worst[0] > 0, worst[1])
@@ -201,7 +218,7 @@ def rank_agreement(rows: pd.DataFrame, first: Mapping, second: Mapping, by: Sequ
     """Spearman's correlation of the models' means under two measures; the interval counts models, of which there are
     few (Bonett and Wright 2000: Fisher's z with variance (1 + r²/2) / (n - 3))."""
     means = [measured(rows, side, ["model", *by]).groupby("model").value.mean() for side in (first, second)]
-    models = means[0].index.intersection(means[1].index).difference(FLOORS)
+    models = means[0].index.intersection(means[1].index)
     if len(models) < 4:
         raise Lacking(f"agreement of rankings needs four models under both measures, found {len(models)}")
     if any(np.ptp(part.loc[models]) == 0 for part in means):

@@ -51,7 +51,7 @@ from dialnb.claims.verdicts import (
     strength,
 )
 from dialnb.errors import DataError
-from dialnb.papers import compare_table, load_cells, plain, select
+from dialnb.papers import FLOORS, compare_table, load_cells, plain, select
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -84,6 +84,13 @@ class Case:
     faults: tuple[Mapping[str, Any], ...] = ()
     held: dict[str, evidence.Floor] = field(default_factory=dict)
     """What came out when a side was held against its floors: claims ask for the same again and again."""
+    as_given: pd.DataFrame = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "as_given", self.results)
+        for name in ("results", "items"):
+            if (rows := getattr(self, name)) is not None:
+                object.__setattr__(self, name, evidence.prepared(plain(rows)))
 
     @cached_property
     def cells(self) -> Mapping[str, Any]:
@@ -99,7 +106,8 @@ class Case:
         if claim.paired_over == "datasets":
             return "datasets" if "dataset" in claim.by else "tasks"
         if claim.paired_over == "items" and self.items is not None:
-            return "conversations" if "group" in self.items and self.items.group.notna().any() else "test items"
+            grouped = "group" in self.items and self.items.group.notna().any()
+            return "conversations" if grouped else "test items"
         names, table = self.cells.get("units", {}), str(rows["table"].iloc[0]) if "table" in rows else ""
         return names.get(table, names.get("default", "seeds"))
 
@@ -114,7 +122,7 @@ class Case:
 
     def against_floors(self, shown: Mapping[str, Any], side: Mapping[str, Any], by: Iterable[str]) -> evidence.Floor:
         """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
-        model = {"model": side["model"]} if "model" in side else {}
+        model = {"model": name} if (name := side.get("model", shown.get("model"))) else {}
         for source in (self.items, self.results):
             if source is None:
                 continue
@@ -148,7 +156,7 @@ def judge_claims(
     faults: Iterable[Mapping[str, Any]] = (),
 ) -> Judged:
     """Every claim of a paper with its verdict; a claim whose rows cannot be told apart is not run, and says so."""
-    case = Case(plain(results), slug, None if items is None else plain(items), training or {}, tuple(faults))
+    case = Case(results, slug, items, training or {}, tuple(faults))
     missing, records = list(not_run), []
     for claim in load_claims(slug):
         verdict, paper = _final(claim, case, missing), paper_checks(slug)[claim.id]
@@ -201,6 +209,7 @@ def judge(claim: Claim, case: Case) -> Verdict:
     if claim.kind == "value":
         return _judge_value(claim, case)
     rows = select(case.results, claim.rows)
+    rows = rows[~rows.model.isin(FLOORS)] if "model" in rows else rows
     if rows.empty:
         raise Lacking(f"not measured: {evidence.describe(claim.rows)}")
     if claim.each and claim.each not in rows:
@@ -232,8 +241,8 @@ def judge(claim: Claim, case: Case) -> Verdict:
             raise unjudged[0] if len(lacking) == 1 else _most_common(unjudged, len(parts) + len(lacking))
         raise Lacking("; ".join(dict.fromkeys(map(str, lacking.values()))))
     counted = all(verdict.method == "counted" for _, verdict in parts)
-    used = rows.encoder.dropna().unique() if "encoder" in rows and not counted else ()
-    return _combine(parts, lacking, tuple(map(str, used)))
+    used = rows.encoder.unique() if "encoder" in rows and not counted else ()
+    return _combine(parts, lacking, tuple(str(name) for name in used if name))
 
 
 def _judge_pair(claim: Claim, case: Case, rows: pd.DataFrame, better: Mapping, worse: Mapping, pairs: int) -> Verdict:
@@ -269,6 +278,7 @@ def _floor(
         if part.empty or not case.trained(part):
             continue
         shown = {**claim.rows, **each, **side, **claim.learned}
+        shown = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in shown.items()}
         key = json.dumps([shown, claim.by], sort_keys=True)
         found = case.held[key] = case.held.get(key) or case.against_floors(shown, side, claim.by)
         if not found.passed:
@@ -349,7 +359,7 @@ def _judge_trend(claim: Claim, case: Case, rows: pd.DataFrame) -> list[tuple[str
 def _judge_statistic(claim: Claim, case: Case, rows: pd.DataFrame) -> list[tuple[str, Verdict]]:
     low, high = claim.statistic["range"]
     if "between" in claim.statistic:
-        case.check(rows, claim)
+        case.check(pd.concat([select(rows, side) for side in claim.statistic["between"]]), claim)
         found = evidence.rank_agreement(rows, *claim.statistic["between"], claim.by)
         reason = "" if _inside(found, low, high) != UNDECIDED else f"{found.n} models are too few to tell"
         verdict = _worded(_inside(found, low, high), found, claim, case, rows, False, reason)
@@ -370,7 +380,7 @@ def _judge_value(claim: Claim, case: Case) -> Verdict:
     """An absolute value: judged only where encoder and data are the paper's; within `margin` of what is printed."""
     wanted = dict(claim.published)
     table = wanted.pop("table")
-    compared = compare_table(case.slug, table, case.results)
+    compared = compare_table(case.slug, table, case.as_given)
     frame = compared.rows
     for name, text in wanted.items():
         frame = frame[frame[name] == text]
@@ -423,7 +433,7 @@ def _worded(
         verdict = UNDECIDED
     elif verdict == UNDECIDED and claim.kind in ("gain", "ordering", "trend") and not reason:
         reason = "one value has no interval" if not isfinite(found.low) else f"the interval{joint} crosses the line"
-        needed, more = _what_would_decide(found, claim, unit)
+        needed, more = _what_would_decide(found, claim, unit, trained)
         reason += more
     elif verdict == FAILS and share is not None and share < HALF:
         qualifier = f"{share:.2g} of the printed training"
@@ -431,11 +441,11 @@ def _worded(
     return Verdict(verdict, *numbers, needed, floor, share, qualifier, reason)
 
 
-def _what_would_decide(found: Interval, claim: Claim, unit: str) -> tuple[int | None, str]:
+def _what_would_decide(found: Interval, claim: Claim, unit: str, trained: bool) -> tuple[int | None, str]:
     """How many trainings or draws would decide, in words; nothing that cannot be had is offered."""
     if not isfinite(found.low):
         return None, ""
-    if found.trainings >= ENOUGH:
+    if trained and found.trainings >= ENOUGH:
         needed = trainings_to_decide(found, claim.margin)
         small = "; more trainings would not decide it: the test set is too small for the effect"
         return needed, f"; about {needed:,} trainings would decide" if needed else small

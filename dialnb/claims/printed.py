@@ -40,7 +40,9 @@ def printed_rows(slug: str) -> pd.DataFrame:
                 if column in columns and isinstance(value, int | float):
                     found.append({**where, **columns[column], "table": table.id, "value": float(value)})
     single = [row for row in found if not isinstance(row.get("model"), list)]
-    return pd.DataFrame([{k: v[0] if isinstance(v, list) else v for k, v in row.items()} for row in single])
+    return evidence.prepared(
+        pd.DataFrame([{k: v[0] if isinstance(v, list) else v for k, v in row.items()} for row in single])
+    )
 
 
 @cache
