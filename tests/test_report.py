@@ -246,6 +246,9 @@ def test_a_report_stays_in_its_folder_and_shows_no_file_from_elsewhere(foreign):
     held = [path for path in foreign.rglob("*") if path.is_file()]
     assert not [path for path in held if reporting.SECRET.encode() in path.read_bytes()]
     assert {path.name for path in foreign.rglob("figures/F[45].*")} <= {"F4.png", "F4.csv"}
+    (page,) = (Page(path) for path in foreign.glob("dse-*.html"))
+    assert "F5.json is of another figure, ../../../escaped" in page.words
+    assert "F4.svg holds more than a drawing" in page.words
 
 
 def test_a_command_from_a_foreign_run_is_safe_to_paste(foreign):

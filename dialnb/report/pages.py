@@ -91,19 +91,20 @@ def check_picture(path: Path) -> None:
         raise DataError(f"{path.name} is empty, cut, or no PNG")
     if path.suffix == ".svg":
         try:
-            inert = b"<?xml-stylesheet" not in data and all(map(_draws, ElementTree.fromstring(data).iter()))
+            known, elements = set(DRAWING.split()), ElementTree.fromstring(data).iter()
+            inert = b"<?xml-stylesheet" not in data and all(_draws(element, known) for element in elements)
         except ElementTree.ParseError as error:
             raise DataError(f"{path.name} is empty, cut, or no SVG: {error}") from error
         if not inert:
             raise DataError(f"{path.name} holds more than a drawing (script, links or foreign content)")
 
 
-def _draws(element: ElementTree.Element) -> bool:
+def _draws(element: ElementTree.Element, known: set[str]) -> bool:
     def own(name: str, value: str) -> bool:
         said = name.rpartition("}")[2].lower()
         return not said.startswith("on") and (said != "href" or value.startswith(("#", "data:image/png;base64,")))
 
-    return element.tag.rpartition("}")[2] in DRAWING.split() and all(own(*pair) for pair in element.items())
+    return element.tag.rpartition("}")[2] in known and all(own(*pair) for pair in element.items())
 
 
 def with_mathml(markdown: str) -> str:
