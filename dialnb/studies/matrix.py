@@ -144,6 +144,8 @@ def _say_what_is_missing(run) -> None:
     left_out(run, ("T2", "T4"), "nothing is trained: it is what the others are compared with", model=RAW)
     for table in ("T1", "T2", "T3", "T5"):
         left_out(run, (table,), NO_VECTORS, model=UMS)
+    for floor in FLOORS:
+        left_out(run, ("T1",), "the floor of other tasks", model=floor)
     for task in TASKS:
         if task not in run.settings.tasks:
             left_out(run, ("T1", "T2", "T3"), column=task)
