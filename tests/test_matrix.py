@@ -17,6 +17,7 @@ from scipy import stats
 from dialnb.claims import load_claims
 from dialnb.data import load
 from dialnb.errors import DataError
+from dialnb.evaluation.floors import FLOORS
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.papers import OWN, compare_table, load_paper
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
@@ -256,13 +257,16 @@ def test_every_cell_has_a_score_or_a_reason(folder):
         rows = pd.read_csv(path)
         assert not (rows["note"] == "not part of this run").any(), path.stem
     first = pd.read_csv(folder / "tables" / "T1.csv").dropna(subset="ours")
-    assert set(first["model"]) == {"raw", "DSE", "SimCSE-unsup", "UMS"}
+    assert set(first["model"]) - set(FLOORS) == {"raw", "DSE", "SimCSE-unsup", "UMS"}
+    floors = first[first["model"].isin(FLOORS)].set_index("column")["model"].to_dict()
+    assert floors == {"Intents": "Chance", "Dialogue replies": "TF-IDF", "Adversarial": "TF-IDF", "Retrieval": "BM25"}
     assert set(first.loc[first["model"] == "UMS", "column"]) == {"Dialogue replies", "Adversarial"}
 
 
 def test_ranks_are_those_of_the_scores_and_the_gain_is_paired(folder):
     rows = pd.read_csv(folder / "results.csv")
-    scores = rows[rows["table"] == "T1"].pivot_table("value", "model", "task").drop(index="UMS")
+    scores = rows[rows["table"] == "T1"].pivot_table("value", "model", "task")
+    scores = scores.drop(index=["UMS", *FLOORS], errors="ignore")
     ranks = rows[rows["table"] == "T3"].pivot_table("value", "model", "column").drop(columns="Mean rank")
     pd.testing.assert_frame_equal(ranks_of(scores[ranks.columns]), ranks, check_names=False)
     intents = rows[(rows["task"] == "Intents") & rows["table"].isin(["T1", "T2"])]

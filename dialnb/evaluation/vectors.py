@@ -34,8 +34,10 @@ class EncodeOnce:
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
         known.update(zip(new, self.encoder.encode(new, **settings)))
-        rows = [known[text] for text in texts] or self.encoder.encode([], **settings)
-        return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows) if len(texts) else rows
+        if not len(texts):
+            return self.encoder.encode([], **settings)
+        rows = [known[text] for text in texts]
+        return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows)
 
 
 def encode_unique(

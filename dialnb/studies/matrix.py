@@ -39,7 +39,7 @@ def evaluate(run, trained: Trained) -> None:
         own = [part for name, part in more.items() if name.startswith(f"{column.task.name}: ")]
         found |= {(column.name, UMS): pd.concat(own)} if own else {}
     for column in chosen:
-        for model in [*trained.models, UMS]:
+        for model in [*trained.models, UMS, *FLOORS]:
             if (column.name, model) in found:
                 _add_scores(run, column, model, found[column.name, model])
     add_gains(run)
@@ -49,10 +49,6 @@ def evaluate(run, trained: Trained) -> None:
         means = rows[GEOMETRY.table, model].groupby("metric")["value"].mean()
         shown = pd.DataFrame({"column": means.index.str.capitalize(), "value": means.to_numpy(), "n": 0, "seed": 0})
         run.add(shown, table="T5", model=model, task="geometry", dataset="all", metric="geometry", protocol="clean")
-    for column in chosen:  # last, since floors have neither gains nor ranks
-        for floor in FLOORS:
-            if (column.name, floor) in found:
-                _add_scores(run, column, floor, found[column.name, floor])
     _say_what_is_missing(run)
 
 
@@ -87,15 +83,21 @@ def _add_scores(run, column: Column, model: str, rows: pd.DataFrame) -> None:
     run.add(means.assign(n=items), table="T1", model=model, protocol="paper", **labels)
 
 
+def _methods(run, table: str) -> pd.DataFrame:
+    """The rows of a table that are no floors: these have neither gains nor ranks."""
+    rows = rows_of(run, table)
+    return rows[~rows["model"].isin(FLOORS)]
+
+
 def units(run) -> pd.DataFrame:
     """Scores of T1 as [(task, unit), method]."""
-    rows = rows_of(run, "T1")
+    rows = _methods(run, "T1")
     return rows.pivot_table("value", ["task", "seed"], "model", sort=False)
 
 
 def scores(run) -> pd.DataFrame:
     """Scores [method, task] of the methods that answer every task, in the order of T1."""
-    means = rows_of(run, "T1").pivot_table("value", "model", "task", sort=False)
+    means = _methods(run, "T1").pivot_table("value", "model", "task", sort=False)
     return means.dropna()
 
 
@@ -120,7 +122,7 @@ def add_ranks(run) -> None:
 
 def dataset_scores(run) -> pd.DataFrame:
     """Scores [method, task on a dataset], of the methods that answer all."""
-    own = rows_of(run, "X-datasets")
+    own = _methods(run, "X-datasets")
     own = own.assign(task=own["task"] + " " + own["dataset"].astype(str))
     return own.pivot_table("value", "model", "task", sort=False).dropna()
 
@@ -143,6 +145,8 @@ def _say_what_is_missing(run) -> None:
     left_out(run, ("T2", "T4"), "nothing is trained: it is what the others are compared with", model=RAW)
     for table in ("T1", "T2", "T3", "T5"):
         left_out(run, (table,), NO_VECTORS, model=UMS)
+    for floor in FLOORS:
+        left_out(run, ("T1",), "the floor of other tasks", model=floor)
     for task in TASKS:
         if task not in run.settings.tasks:
             left_out(run, ("T1", "T2", "T3"), column=task)
