@@ -41,7 +41,9 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser("compare", help="two runs side by side: settings, results, verdicts")
     parser.add_argument("folders", nargs=2, type=Path, metavar="RUN")
     parser.set_defaults(run=compare)
-    parser = subparsers.add_parser("record", help="keep finished runs in papers/*/results and their figures in figures")
+    parser = subparsers.add_parser(
+        "record", help="keep finished runs in papers/*/results and their figures in figures, or judge kept ones again"
+    )
     parser.add_argument("folders", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
     parser.set_defaults(run=record)

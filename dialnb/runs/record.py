@@ -12,7 +12,7 @@ from pathlib import Path
 from dialnb.errors import DataError
 from dialnb.plots.style import smaller
 from dialnb.runs.crate import write_crate
-from dialnb.runs.files import read_rows
+from dialnb.runs.files import read_rows, write_json, write_table
 from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
@@ -35,12 +35,17 @@ def record(folder: Path, root: Path) -> list[Path]:
     A run that did not finish, or whose notebook is too large to be read where the code is hosted, is refused. Paths of
     the machine it ran on are taken out of the notebook. What was recorded before for the profile is replaced.
     A run with values set by hand is a trial: how it ran is kept in ``papers/<slug>/trial/<profile>/``, not its results.
+    A folder that is such a record already is judged again.
     """
     run = open_run(folder)
     if run["status"] != "done":
         raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
     if run["set_by_hand"].keys() - {"seed"}:
         return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
+    place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
+    if place.resolve() == folder.resolve():
+        judge_again(place)
+        return [place]
     notebook = folder / "notebook.ipynb"
     text = portable(notebook.read_text(encoding="utf-8"), folder, root) if notebook.is_file() else ""
     if (size := len(text.encode())) > LARGEST:
@@ -48,7 +53,6 @@ def record(folder: Path, root: Path) -> list[Path]:
             f"{notebook} has {size / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are shown where code is "
             "hosted; draw fewer points (dialnb run PAPER --help-parameters)"
         )
-    place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for data in (place / "figures").glob("*.csv"):
@@ -66,6 +70,20 @@ def record(folder: Path, root: Path) -> list[Path]:
     for drawn in sorted((folder / "figures").glob("*.png")):
         shutil.copy2(drawn, figures)
     return [place, figures]
+
+
+def judge_again(folder: Path) -> None:
+    """Judge a record anew and write its claims and the paper's tables as today's code does; the measurements stay."""
+    from dialnb.papers import compare_table, load_paper
+    from dialnb.report.gather import gather
+
+    group = next(group for group in gather([folder]) if group.runs)
+    write_json(folder / "claims.json", group.judged.to_dict())
+    for name in load_paper(group.slug).tables:
+        if (stem := folder / "tables" / name).with_suffix(".csv").is_file():
+            write_table(compare_table(group.slug, name, group.results, group.not_run), stem)
+            stem.with_suffix(".tex").unlink(missing_ok=True)
+    write_crate(folder)
 
 
 def _pack(path: Path, content: bytes) -> None:
