@@ -102,6 +102,7 @@ def test_init_lays_out_a_project_that_commands_then_use(installed):
 
 GUARDED = {"triton": "comes with torch where there is a GPU", "spacy": "used where it is; rules stand in for it"}
 STARTED = {"ipykernel": "runs the notebooks", "jupyterlab": "opens them", "plotly": "draws the maps within jupyterlab"}
+STARTED |= {"seaborn": "for figures of the user's own in the notebooks"}
 """What no module imports, and what for it is needed all the same."""
 
 
