@@ -91,7 +91,8 @@ def test_no_claim_is_left_undecided_for_rows_that_cannot_be_told_apart(done):
     slug, folder = done
     claims = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
     assert not [claim["id"] for claim in claims if "one row per seed" in claim["reason"]]
-    assert NOTEBOOKS[slug].judged <= {claim["id"] for claim in claims if claim["verdict"] != "not run"}
+    measured = {claim["id"] for claim in claims if claim["verdict"] != "not run" or claim["qualifier"]}
+    assert NOTEBOOKS[slug].judged <= measured  # so small a run may be below its floors, and then says so
 
 
 def test_figures_come_with_the_data_they_were_drawn_from(done):
