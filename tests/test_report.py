@@ -276,3 +276,11 @@ def test_runs_whose_settings_read_alike_have_a_page_each(tmp_path):
 def test_without_a_list_for_damaged_runs_one_is_an_error(tmp_path):
     with pytest.raises(DataError, match=r"cut: run\.json cannot be read as JSON"):
         gather([reporting.damaged_runs(tmp_path)["cut"]])
+
+
+def test_a_run_that_was_killed_is_shown_as_interrupted(tmp_path):
+    folder = reporting.write_run(tmp_path / "killed", "dse", reporting.intent_rows({"DSE": 50.0}, seeds=2))
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps(record | {"status": "running"}), encoding="utf-8")
+    (group,) = (group for group in gather([folder]) if group.runs)
+    assert group.runs[0]["status"] == "interrupted" and "its process has ended" in group.runs[0]["reason"]

@@ -112,7 +112,8 @@ def strength(record: Mapping[str, Any]) -> tuple[str, str]:
     solid = [kind != FROM_SCRATCH, not trainings or trainings >= ENOUGH, share is None or share >= HALF]
     words = [f"encoder {record['encoders']} ({kind})"] if kind else []
     words += [f"{trainings} training{'s' * (trainings > 1)} each"] if trainings else ["no training is involved"]
-    words += [f"{share:.2g} of the printed training"] if share is not None else []
+    whole = share is not None and share >= 1
+    words += [f"{'all' if whole else f'{share:.2g}'} of the printed training"] if share is not None else []
     return "".join("●" if one else "○" for one in solid), ", ".join(words)
 
 

@@ -17,7 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from dialnb.claims import Judged, judge_claims, training_shares
 from dialnb.errors import DataError
 from dialnb.papers import STUDIES, project_root
-from dialnb.runs.files import ITEMS, read_rows, table_at
+from dialnb.runs.files import ITEMS, as_it_stands, read_rows, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -175,7 +175,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise Damaged(folder, str(error)) from error
     if run["slug"] not in STUDIES:
         raise Damaged(folder, f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
-    return run
+    return as_it_stands(run, folder)
 
 
 def read_record(path: Path, shape: dict[str, Any]) -> dict[str, Any]:

@@ -102,10 +102,15 @@ def read_run(folder: Path) -> Any:
         record = read_json(folder / "run.json")
     except ValueError as error:
         raise DataError(f"{folder / 'run.json'} is damaged, so that nothing is known of the run: {error}") from error
-    if record is not None and record["status"] == "running" and not _is_held(folder / LOCK):
-        reason = "its process has ended; run it again and it goes on where it stopped"
-        record |= {"status": "interrupted", "reason": reason}
-    return record
+    return None if record is None else as_it_stands(record, folder)
+
+
+def as_it_stands(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The record of a run; one that says "running" though no process holds the run was interrupted."""
+    if record["status"] != "running" or _is_held(folder / LOCK):
+        return record
+    reason = "its process has ended; run it again and it goes on where it stopped"
+    return record | {"status": "interrupted", "reason": reason}
 
 
 def _is_held(path: Path) -> bool:
