@@ -10,7 +10,6 @@ from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text, verdict_text
 from dialnb.papers import load_paper
 from dialnb.report.gather import Group
 
-
 TRUST = """\
 Trust: encoder, trainings, share of the printed training (● enough, ○ not). A difference between trained models needs \
 three trainings, and both models must be above chance and word overlap on the same text; most of the recorded runs \
