@@ -55,12 +55,12 @@ class _Comparer:
     """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
 
     def __init__(self, slug: str, table: Table, results: pd.DataFrame, not_run: Any) -> None:
-        self.slug, self.table, self.results = slug, table, results
+        self.slug, self.table, self.results = slug, table, results.reset_index(drop=True)
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.not_run = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
-        here = results.table.isna() | results.table.isin(["", table.id]) if "table" in results else slice(None)
-        self.rows = results.loc[here]
+        rows = self.results
+        self.rows = rows[rows.table.isna() | rows.table.isin(["", table.id])] if "table" in rows else rows
         self.leaks = leak_notes(self.rows) if "dataset" in self.rows else pd.Series(dtype=object)
 
     def compare(self) -> Comparison:

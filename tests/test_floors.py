@@ -115,7 +115,7 @@ def test_the_floor_of_the_recorded_selectors_lies_above_every_one_of_them():
     assert set(own["item"]) == set(known["item"]) and own["group"].nunique() == 263
     assert set(rows["model"]) == {"TF-IDF", "Chance"} <= set(FLOORS)
     assert own["value"].mean() == pytest.approx(0.541, abs=0.005)
-    assert known.groupby("model")["value"].mean().max() < own["value"].mean()
+    assert known[~known["model"].isin(FLOORS)].groupby("model")["value"].mean().max() < own["value"].mean()
     groups = [each.id.partition("#")[0] for each in load("bundled/UbuntuIRC", "selection-10", "test")]
     assert own.sort_values("item")["group"].tolist() == groups
 

@@ -263,7 +263,7 @@ def test_a_cell_completes_to_the_names_that_one_looks_for(kernel, typed, offered
         "start": "Check the parameters and open the run's folder",
         "dialnb": "five papers on dialogue representation learning",
         "dialnb.load": "The records of a dataset",
-        "dialnb.load_encoder": 'a bundled name ("mini"), a local folder, or a Hugging Face hub id',
+        "dialnb.load_encoder": 'a local folder, a bundled name ("mini"), or a Hugging Face hub id',
         "dse.train_all": "Train what the profile asks for",
         "plots.training_curves": "``loss`` over ``step``",
     }.items(),

@@ -263,7 +263,7 @@ def test_a_run_whose_names_are_paths_is_refused_before_anything_is_replaced(fini
     with pytest.raises(DataError, match="is not the record of a run"):
         record(folder, tmp_path / "project")
     (folder / "run.json").write_text("{")
-    with pytest.raises(DataError, match="is not the record of a run"):
+    with pytest.raises(DataError, match="is damaged, so that nothing is known of the run"):
         tools.open_run(folder)
     assert (tmp_path / "precious").is_dir() and not (tmp_path / "project").exists()
 

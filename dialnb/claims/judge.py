@@ -90,7 +90,7 @@ class Case:
         object.__setattr__(self, "as_given", self.results)
         for name in ("results", "items"):
             if (rows := getattr(self, name)) is not None:
-                object.__setattr__(self, name, evidence.prepared(plain(rows)))
+                object.__setattr__(self, name, evidence.prepared(plain(rows).reset_index(drop=True)))
 
     @cached_property
     def cells(self) -> Mapping[str, Any]:

@@ -29,7 +29,9 @@ def printed_rows(slug: str) -> pd.DataFrame:
     for table in load_paper(slug).tables.values():
         spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         summaries = [*(check["column"] for check in table.average_checks), *spec.get("derived", {})]
-        columns = {column: {"metric": column} for column in summaries} | spec.get("columns", {})
+        columns = (
+            {column: {"metric": column} for column in summaries} | spec.get("columns", {}) | spec.get("printed", {})
+        )
         for row in table.rows:
             where = row_selectors(spec, row.labels)
             cells = dict(zip(table.columns, row.values, strict=True))

@@ -242,7 +242,10 @@ def _read(path: Path, kind: type) -> Any:
     except ValueError as error:
         raise DataError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(value, kind):
-        raise DataError(f"{path} holds a {type(value).__name__}, expected a {kind.__name__}")
+        found, wanted = (
+            {dict: "an object", list: "a list", str: "a text"}.get(one, "a number") for one in (type(value), kind)
+        )
+        raise DataError(f"{path} holds {found}, expected {wanted}")
     return value
 
 

@@ -81,7 +81,6 @@ def merge(folders: Sequence[Path]) -> pd.DataFrame:
             raise DataError(f"{folder} is not finished ({why}), so the table would not be complete; run it again first")
         rows = read_rows(folder)
         source = {"run": folder.name, "paper": run["slug"], "profile": run["profile"]}
-        if "train_seed" not in rows:
-            source["train_seed"] = run["parameters"]["seed"]
+        source["train_seed"] = rows.pop("train_seed") if "train_seed" in rows else run["parameters"]["seed"]
         frames.append(pd.concat([pd.DataFrame(source, index=rows.index), rows], axis=1))
     return pd.concat(frames, ignore_index=True)

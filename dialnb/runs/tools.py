@@ -29,10 +29,10 @@ def open_run(folder: Path) -> dict[str, Any]:
 
     Its paper and profile are plain names: folders are found, written and replaced by them.
     """
+    record = read_run(folder)
+    if record is None:
+        raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
     try:
-        record = read_run(folder)
-        if record is None:
-            raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
         strange = [name for name in (record["slug"], record["profile"]) if not re.fullmatch(r"\w[\w.-]*", name)]
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{folder / 'run.json'} is not the record of a run ({error}); run it anew") from error

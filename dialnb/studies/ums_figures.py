@@ -12,6 +12,7 @@ from dialnb.data import Dataset, load
 from dialnb.errors import DataError, DialnbError
 from dialnb.evaluation.projection import METHODS
 from dialnb.examples.manipulations import MARKS, Manipulation, deletion, insertion, search
+from dialnb.papers import FLOORS
 from dialnb.studies.common import rows_of, why
 from dialnb.studies.figures import absent
 from dialnb.studies.selectors import groups_of, project_marks
@@ -88,7 +89,7 @@ def drawn(made: Manipulation, texts: list[str]) -> list[tuple[str, str, str]]:
 def adversary_first(run):
     """F3: how often the adversarial candidate is ranked first, every baseline beside its UMS model."""
     rows = rows_of(run, "T4")
-    rows = rows[rows["metric"].eq("Adversarial first") & rows["protocol"].eq("paper")]
+    rows = rows[rows["metric"].eq("Adversarial first") & rows["protocol"].eq("paper") & ~rows["model"].isin(FLOORS)]
     plain = rows["model"].str.removeprefix("UMS_")
     order = [name for name in ("BERT", "BERT+", "ELECTRA", "ELECTRA+") if name in set(plain)]
     data = rows[["seed", "value"]].assign(model=plain, approach=np.where(plain == rows["model"], "baseline", "UMS"))
