@@ -160,7 +160,7 @@ def test_a_dry_run_knows_a_folder_from_a_bundled_encoder(command, tmp_path):
         code, out, _ = command("run", "toy", "--dry-run", "--profile", "smoke", "--encoder", name)
         assert code == 0 and f"present  encoder  {said}" in out
     code, _, err = command("run", "toy", "--dry-run", "--encoder", str(tmp_path / "nowhere"))
-    assert code == 2 and "there is no encoder" in err and "Traceback" not in err
+    assert code == 2 and "must be a bundled encoder, a folder or a hub id" in err
 
 
 def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(command):
