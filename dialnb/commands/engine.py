@@ -15,7 +15,7 @@ from dialnb.errors import BadParameter, DataError, UnknownName
 def register(subparsers) -> None:
     """Add the five commands."""
     corpus = subparsers.add_parser("corpus", help="write a collection of dialogues into one compressed file")
-    corpus.add_argument("collection", help="todbert, redistributable, reachable or chinese")
+    corpus.add_argument("collection", help="todbert, redistributable, train-splits, reachable or chinese")
     corpus.add_argument("-o", "--out", required=True, type=Path, metavar="FILE")
     corpus.set_defaults(run=_corpus)
 
@@ -25,6 +25,11 @@ def register(subparsers) -> None:
     pretrain.add_argument("--shape", default="mini", help="mini, small, medium or base (default: %(default)s)")
     pretrain.add_argument("--kind", default="bert", help="bert or electra (default: %(default)s)")
     pretrain.add_argument("--vocabulary", type=count(100), default=8192, help="word pieces (default: %(default)s)")
+    pretrain.add_argument("--max-length", type=count(8), default=128, help="longest input (default: %(default)s)")
+    pretrain.add_argument(
+        "--next-sentences", action="store_true", help="read dialogues in two segments too, as BERT did"
+    )
+    pretrain.add_argument("--teacher", metavar="ENCODER", help="learn the hidden states of this encoder as well")
     pretrain.set_defaults(run=_pretrain)
 
     train = subparsers.add_parser("train", help="train an encoder by a recipe of the papers")
@@ -131,7 +136,12 @@ def _pretrain(arguments: argparse.Namespace) -> int:
 
     check_place(arguments.out)
     settings = change(pretraining_settings(arguments.shape), arguments.set)
-    recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings)
+    read = {
+        "max_length": arguments.max_length,
+        "next_sentences": arguments.next_sentences,
+        "teacher": arguments.teacher,
+    }
+    recipe = PretrainingRecipe(arguments.shape, arguments.kind, arguments.vocabulary, settings=settings, **read)
     work = _work(arguments.out)
     dialogues = _conversations(arguments.corpus, arguments.only, arguments.column)
     encoder, result = pretrain(dialogues, recipe, work, name=arguments.out.name)
@@ -182,6 +192,7 @@ def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
 
     encoder.save(out, dtype=torch.float16)
@@ -196,6 +207,7 @@ def _save(encoder, out: Path, result, dialogues, card, recipe) -> None:
     curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
     facts["curve"] = curve.round(6).to_dict(orient="list")
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    seal(out)
     print(f"{out}: {result.steps:,} steps in {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s")
     print(summary.round(2).to_string())
 

@@ -1,5 +1,5 @@
-"""Dialogue corpora as plain lists of utterances: the TOD-BERT collection, what may be shared, all that is reachable,
-and what there is of Chinese.
+"""Dialogue corpora as plain lists of utterances: the TOD-BERT collection, what may be shared (and the training splits
+of it), all that is reachable, and what there is of Chinese.
 
 A corpus file (``write_corpus``, ``read_corpus``) holds such dialogues as compressed JSON lines, for machines that have
 no access to the sources.
@@ -32,6 +32,9 @@ class Conversation:
     utterances: tuple[str, ...]
     paired: bool = True
 
+    def __len__(self) -> int:
+        return len(self.utterances)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -60,6 +63,15 @@ REDISTRIBUTABLE = (
     Part("UbuntuIRC", "lines", paired=False, split="train"), Part("MultiDoGO", paired=False),
 )  # fmt: skip
 """The dev and test lines of Ubuntu IRC stay out: lists of replies are made of them."""
+TRAIN_SPLITS = (
+    *(Part(name, variant, split="train") for name, variant in (
+        ("SGD", None), ("Taskmaster", "tm4"), ("Taskmaster", "tm3-shard"), ("WOZ2.0", None), ("CamRest676", None),
+        ("bundled/STAR", None), ("Self-dialogue", None), ("UbuntuIRC", "turns"),
+    )),
+    Part("UbuntuIRC", "lines", paired=False, split="train"), Part("MultiDoGO", paired=False, split="train"),
+)  # fmt: skip
+"""What ``mini`` reads: the training split of all that may be redistributed, that of STAR being ours. MultiWOZ and
+TopicalChat stay out, since only their dev and test splits are within reach."""
 CHINESE = (
     Part("DialogueCSE", "ecd-sessions"), Part("E-commerce", "sessions"), Part("Douban", "copies", paired=False),
     Part("DialogueCSE", "ecd-train", paired=False), Part("DialogueCSE", "ecd-select", paired=False, split="dev"),
@@ -71,6 +83,7 @@ CHINESE = (
 COLLECTIONS = {
     "todbert": TODBERT,
     "redistributable": REDISTRIBUTABLE,
+    "train-splits": TRAIN_SPLITS,
     "reachable": tuple(dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("DailyDialog")))),
     "chinese": CHINESE,
 }

@@ -50,12 +50,14 @@ def pretraining_card(encoder, recipe, dialogues: Sequence[Conversation], result,
     """The card of an encoder made from scratch."""
     size = sum(p.numel() for p in encoder.parameters()) / 1e6
     c = encoder.transformer.config
+    taught = f", and learning on the same text the hidden states of `{recipe.teacher}`" if recipe.teacher else ""
     what = (
         f"A small {recipe.kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
         f"parameters, {len(encoder.tokenizer):,} uncased word pieces of its own), made from scratch by dialnb with "
-        f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'} on dialogues. Mean "
-        "pooling. English, task-oriented and technical chat; nothing was removed from the corpora, so it may reflect "
-        "their biases. A research baseline, not a product."
+        f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'}"
+        f"{' and next sentences' if recipe.next_sentences else ''} on dialogues{taught}. Mean pooling. "
+        "English, task-oriented and technical chat; nothing was removed from the corpora, so it may reflect their "
+        "biases. A research baseline, not a product."
     )
     settings = asdict(recipe) | asdict(recipe.settings)
     settings.pop("settings")
@@ -75,7 +77,7 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
         counts[dialogue.corpus] += len(dialogue.utterances)
     data = ["| corpus | utterances | licence |", "|---|---|---|"]
     for corpus, count in counts.most_common():
-        source = load_registry().get(re.split("[/:]", corpus)[0])
+        source = load_registry().get(re.split("[/:]", corpus.removeprefix("bundled/"))[0])
         data.append(f"| {corpus} | {count:,} | {source.licence if source else 'not in the registry'} |")
     commit = facts["provenance"]["code"]["commit"]
     made = f"{result.steps:,} steps, {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s; final loss "

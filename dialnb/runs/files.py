@@ -53,11 +53,19 @@ def table_at(folder: Path, name: str = "results.csv") -> Path | None:
 
 
 def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
-    """The tidy rows of a run, or another table: only an empty field is a missing one, "none" and "nan" may be names."""
+    """The tidy rows of a run, or another table: only an empty field is a missing one, "none" and "nan" may be names.
+
+    ``attrs["weights"]`` are the hashes of the run's encoders by name, where it wrote them down.
+    """
     import pandas as pd
 
     path = table_at(folder, name) or folder / name
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    about = folder / "run.json"
+    used = json.loads(about.read_text(encoding="utf-8")).get("encoders") or () if about.is_file() else ()
+    hashes = {encoder["name"]: (encoder.get("sha256") or {}).get("model.safetensors") for encoder in used}
+    rows.attrs["weights"] = {name: weights for name, weights in hashes.items() if weights}
+    return rows
 
 
 def make_folder(folder: Path) -> Path:

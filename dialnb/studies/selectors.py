@@ -30,11 +30,8 @@ from dialnb.models.tokens import Tokens
 from dialnb.seeding import seeded
 from dialnb.studies.training import thin
 from dialnb.training import TrainingResult, TrainingSettings, train
-from dialnb.training.objectives_dialogue import (
-    ManipulationObjective,
-    NextSentencePrediction,
-    replaced_token_detection,
-)
+from dialnb.training.objectives import NextSentencePrediction
+from dialnb.training.objectives_dialogue import ManipulationObjective, replaced_token_detection
 
 FINE_TUNING = TrainingSettings(batch_size=32, epochs=5, learning_rate=3e-5, schedule="linear", optimiser="adamw",
                                clip=5.0, precision="bfloat16")  # fmt: skip

@@ -143,6 +143,69 @@ class MaskedLanguageModel(Objective):
         return {"objective": "MaskedLanguageModel"}
 
 
+class NextSentencePrediction(MaskedLanguageModel):
+    """BERT's pre-training: masked words and, of inputs with two segments, is the second one the next one?
+
+    The array ``next_label`` is 0 (is next), 1 (is random) or -100 (not asked); the count ``nsp`` is of those asked.
+    """
+
+    def __init__(self, encoder) -> None:
+        super().__init__(encoder)
+        self.next = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.Tanh(), nn.Linear(encoder.dim, 2))
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        return self.of_states(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
+
+    def of_states(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
+        """Both terms."""
+        logits = self.next(encoder.pool(states, packed, "cls"))
+        asked = batch.tensor("next_label", logits.device)
+        next_sentence = losses.next_sentence_loss(logits, asked) if batch.counts["nsp"] else logits.sum() * 0.0
+        return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
+
+    def describe(self) -> dict:
+        return {"objective": "NextSentencePrediction"}
+
+
+class Imitation(NextSentencePrediction):
+    """BERT's pre-training with a teacher: from masked words the encoder also learns, through a linear bridge, the last
+    hidden states that the teacher has of the unmasked ones, word by word (their word pieces may differ).
+
+    Arrays ``pupil_word``, ``pupil_length`` and the same of the teacher describe the first sequences of the batch.
+    """
+
+    def __init__(self, encoder, teacher, weight: float = 10.0) -> None:
+        super().__init__(encoder)
+        self.bridge = nn.Linear(encoder.dim, teacher.dim)
+        self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
+
+    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+        states, packed = encoder.hidden(batch.tokens[self.name])
+        terms = self.of_states(encoder, batch, states, packed)
+        if not batch.counts["imitation"]:
+            return terms | {"imitation": states.sum() * 0.0}
+        teacher = self.teacher[0]
+        teacher.dtype = encoder.dtype
+        with torch.no_grad():
+            told = self._words(batch, "teacher", *teacher.hidden(batch.tokens["teacher"]))
+            told = nn.functional.layer_norm(told, told.shape[-1:])
+        mine = self.bridge(self._words(batch, "pupil", states, packed))
+        return terms | {"imitation": self.weight * nn.functional.mse_loss(mine, told)}
+
+    @staticmethod
+    def _words(batch: Batch, who: str, states: torch.Tensor, packed: Packed) -> torch.Tensor:
+        """The mean state of every word."""
+        word, lengths = (batch.tensor(f"{who}_{what}", states.device) for what in ("word", "length"))
+        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
+        position = torch.arange(len(word), device=states.device) - (lengths.cumsum(0) - lengths)[sequence]
+        own = states[packed.places(sequence, position)].float()
+        zeros = own.new_zeros(int(batch.counts["imitation"]), own.shape[1])
+        return zeros.index_add(0, word, own) / torch.bincount(word, minlength=len(zeros))[:, None]
+
+    def describe(self) -> dict:
+        return {"objective": "Imitation", "teacher": self.teacher[0].name, "weight": self.weight}
+
+
 class ReplacedTokenDetection(Objective):
     """ELECTRA: a small generator fills the masks, the encoder tells for every token whether it was replaced.
 

@@ -12,7 +12,7 @@ from dialnb.errors import UnknownName
 from dialnb.models.encoder import Encoder
 from dialnb.models.tokens import Packed
 from dialnb.training.objective import Batch, Objective
-from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
+from dialnb.training.objectives import ReplacedTokenDetection
 from dialnb.training.pretrain import GENERATOR, new_transformer
 
 AGGREGATIONS = ("I1", "I2")
@@ -54,23 +54,6 @@ class ManipulationObjective(Objective):
 
     def describe(self) -> dict:
         return {"objective": "ManipulationObjective", "tasks": list(self.tasks)}
-
-
-class NextSentencePrediction(MaskedLanguageModel):
-    """BERT's pre-training, continued on dialogues (BERT+): masked words, and is the second segment the next one?"""
-
-    def __init__(self, encoder) -> None:
-        super().__init__(encoder)
-        self.next = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.Tanh(), nn.Linear(encoder.dim, 2))
-
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        states, packed = encoder.hidden(batch.tokens[self.name])
-        logits = self.next(encoder.pool(states, packed, "cls"))
-        next_sentence = losses.next_sentence_loss(logits, batch.tensor("next_label", logits.device))
-        return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
-
-    def describe(self) -> dict:
-        return {"objective": "NextSentencePrediction"}
 
 
 def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:

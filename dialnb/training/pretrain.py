@@ -12,14 +12,15 @@ import numpy as np
 import torch
 
 from dialnb.data.corpora import Conversation
-from dialnb.errors import UnknownName
+from dialnb.errors import BadParameter, UnknownName
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
-from dialnb.models.encoder import Encoder
+from dialnb.examples.pretraining import dialogue_examples
+from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective
-from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
+from dialnb.training.objectives import Imitation, MaskedLanguageModel, NextSentencePrediction, ReplacedTokenDetection
 from dialnb.training.settings import TrainingSettings
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -56,12 +57,18 @@ class PretrainingRecipe:
     max_length: int = 128
     mask: float = 0.2
     windows: float = 1.0
+    next_sentences: bool = False
+    teacher: str | None = None  # an encoder whose hidden states are learned as well
     settings: TrainingSettings = PRETRAINING
 
     def __post_init__(self) -> None:
         for what, value, known in (("shape", self.shape, SHAPES), ("kind", self.kind, ("bert", "electra"))):
             if value not in known:
                 raise UnknownName(what, value, known)
+        if self.next_sentences and self.kind != "bert":
+            raise BadParameter(f"next sentences are part of BERT's pretraining, but the kind is {self.kind}")
+        if self.teacher and not self.next_sentences:
+            raise BadParameter("a teacher is heard along with next sentences: ask for both")
 
 
 def train_vocabulary(texts: Iterable[str], size: int):
@@ -163,19 +170,26 @@ def pretrain(
         if start is not None:
             lend_weights(start.transformer, body)
         encoder = Encoder(body, tokenizer, name=name).to(device)
-        objective = _pretraining_objective(encoder, recipe)
-    rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache or folder)
-    examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
+        teacher = load_encoder(recipe.teacher, device=device) if recipe.teacher else None
+        objective = _pretraining_objective(encoder, recipe, teacher)
+    cache = cache or folder
+    if recipe.next_sentences:
+        examples = dialogue_examples(encoder, dialogues, recipe.max_length, recipe.mask, cache, teacher)
+    else:
+        rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache)
+        examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
     return encoder.eval(), result
 
 
-def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe) -> Objective:
-    """Masked words; for ELECTRA with a generator, narrow and shallow, that reads the encoder's word table through a
-    projection."""
+def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe, teacher: Encoder | None) -> Objective:
+    """Masked words, alone, with next sentences or with a teacher too; for ELECTRA with a generator, narrow and shallow,
+    that reads the encoder's word table through a projection."""
+    if teacher:
+        return Imitation(encoder, teacher)
     if recipe.kind != "electra":
-        return MaskedLanguageModel(encoder)
+        return (NextSentencePrediction if recipe.next_sentences else MaskedLanguageModel)(encoder)
     shape = {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
     small = Encoder(new_transformer("electra", shape, len(encoder.tokenizer)), encoder.tokenizer).to(encoder.device)
     small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings

@@ -20,6 +20,7 @@ from dialnb.examples.pairs import (
     dropout_examples,
     keep_last_words,
     pair_examples,
+    tokenise_once,
     unique_sentences,
 )
 from dialnb.examples.templates import Augmentation, augmented_dropout_examples, template_examples
@@ -28,6 +29,7 @@ from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Examples, Objective, Sum
 from dialnb.training.objectives import MaskedLanguageModel, PairObjective, TemplateObjective
+from dialnb.training.pretrain import language_rows
 from dialnb.training.settings import TrainingSettings
 
 Dialogues = Sequence[Sequence[str]]
@@ -40,6 +42,10 @@ WMDC = TrainingSettings(batch_size=256, learning_rate=3e-5, head_learning_rate=4
                         optimiser="adamw", weight_decay=0.01, precision="bfloat16")  # fmt: skip
 TADSE = TrainingSettings(batch_size=16, epochs=2, learning_rate=1e-8, schedule="linear", optimiser="adamw", clip=1.0)
 """As printed; models with M_A trained on one dataset have 8 epochs."""
+MASKED_WORDS = TrainingSettings(batch_size=1024, epochs=1, learning_rate=2e-4, schedule="linear", warmup=0.05,
+                                optimiser="adamw", weight_decay=0.01, clip=1.0, precision="bfloat16")  # fmt: skip
+WORD_HEAD = replace(MASKED_WORDS, learning_rate=1e-3, schedule="constant", warmup=0.0, max_steps=300)
+"""A fresh word head would pull the words of the encoder apart, so it learns alone at first."""
 WINDOW_SETS = (WINDOWS, (1,), (2,), (3,), (1, 2), (1, 2, 3, 4), (1, 2, 3, 4, 5))
 CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper
 
@@ -55,6 +61,7 @@ class Recipe:
     settings: TrainingSettings
     reads: Callable[[Sequence], Sequence] = paired_dialogues
     least: int = 1  # utterances of a dialogue that makes an example
+    heads_first: TrainingSettings | None = None  # of a stage before, in which the encoder does not move
 
     def read(self, data: Sequence) -> Sequence:
         """What the recipe takes of the data; refused if no dialogue is long enough."""
@@ -107,6 +114,15 @@ def _simcse(encoder, **options) -> Objective:
 def _response_contrast_and_words(encoder, **options) -> Objective:
     contrast = PairObjective(encoder.dim, "response_contrastive", "none", "cls", **options)
     return Sum(contrast=contrast, words=MaskedLanguageModel(encoder))
+
+
+def _words(encoder, dialogues: Sequence[Conversation], cache: Path | None) -> MaskedExamples:
+    rows = language_rows(dialogues, windows=1.0, seed=24)
+    return MaskedExamples.from_tokens(encoder, tokenise_once(encoder, rows, 128, cache))
+
+
+def _word_head(encoder) -> Objective:
+    return MaskedLanguageModel(encoder)
 
 
 def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_duplicates: bool = False) -> Recipe:
@@ -171,6 +187,7 @@ RECIPES = {
         Recipe("TaDSE L_u + L_t", "tadse", _templates, _template_losses(weight_pair=0.0), TADSE, list),
         Recipe("TaDSE", "tadse", _templates, _template_losses(), TADSE, list),
         Recipe("TaDSE w/ MLP", "tadse", _templates, _template_losses(aligned=True), TADSE, list),
+        Recipe("masked words", "", _words, _word_head, MASKED_WORDS, list, heads_first=WORD_HEAD),
     )
 }
 
@@ -206,4 +223,10 @@ def train_recipe(
     examples = recipe.examples(encoder, recipe.read(data), cache)
     with seeded(settings.seed):
         objective = recipe.objective(encoder, **(options or {}))
+    if recipe.heads_first:
+        still = {"freeze": encoder.transformer.config.num_hidden_layers}
+        same = {name: getattr(settings, name) for name in ("batch_size", "precision", "seed", "chunk")}
+        first = replace(recipe.heads_first, **same, **still)
+        first = replace(first, max_steps=min(first.max_steps, settings.max_steps or first.max_steps))
+        train(encoder, objective, examples, first, folder and folder / "heads", name=f"{name}, head alone")
     return train(encoder, objective, examples, settings, folder, name=name, **training)
