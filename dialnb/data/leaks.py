@@ -94,11 +94,12 @@ def leak_notes(rows: pd.DataFrame, encoder: str = "") -> pd.Series:
 
     from dialnb.papers import select
 
-    weights = rows.attrs.get("weights", {})
+    weights, index = rows.attrs.get("weights", {}), rows.index
+    rows = rows.reset_index(drop=True)  # two measurements of one cell may share a number
     notes = pd.Series("", index=rows.index, dtype=object)
     start = rows["encoder"].fillna(encoder) if "encoder" in rows else pd.Series(encoder, index=rows.index)
     for entry in known_overlaps():
         for where in entry.get("rows", ()):
             touched = select(rows, where).index
             notes[touched] = start[touched].map(lambda name, test=entry["test"]: leaks(str(name), test, weights))
-    return notes
+    return notes.set_axis(index)
