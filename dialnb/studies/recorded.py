@@ -107,7 +107,7 @@ def _dialoguecse(run: Recorded, known: pd.DataFrame) -> Found:
 
 def _tadse(run: Recorded, known: pd.DataFrame) -> Found:
     s, rows, items = run.settings, [], []
-    tables = known[known["table"].isin(tadse.ITEMISED)][["table", "dataset"]].drop_duplicates()
+    tables = known[known["table"].isin(tadse.FLOORED)][["table", "dataset"]].drop_duplicates()
     for dataset, own in tables.groupby("dataset")["table"]:
         try:
             records = matrix_tasks.intent_data(dataset, s.data)
