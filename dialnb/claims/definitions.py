@@ -88,7 +88,7 @@ def load_claims(slug: str) -> tuple[Claim, ...]:
 
 
 def _split(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One entry per value of the column that it names under `split`, or the entry itself."""
+    """One entry per value of the column that it names under `split` (or per values, A/B), or the entry itself."""
     rest = {name: value for name, value in entry.items() if name != "split"}
     if "split" not in entry:
         return [rest]
@@ -96,8 +96,8 @@ def _split(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     named = {"id": entry.get("id", ""), "statement": str(entry.get("statement", "")).rstrip(".")}
     return [
         rest
-        | {"id": f"{named['id']}-{str(value).lower()}", "statement": f"{named['statement']}, {words}."}
-        | {"rows": {**entry.get("rows", {}), column: value}}
+        | {"id": f"{named['id']}-{value.partition('/')[0].lower()}", "statement": f"{named['statement']}, {words}."}
+        | {"rows": {**entry.get("rows", {}), column: value.split("/") if "/" in value else value}}
         for value, words in values.items()
     ]
 
