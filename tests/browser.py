@@ -31,7 +31,7 @@ class Browser:
                 [program, *options, f"--user-data-dir={profile}", "about:blank"], stdout=log, stderr=log
             )
         port = self._port(profile / "DevToolsActivePort")
-        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=240)
+        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=900)
         self.count, self.session = 0, ""
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -126,7 +126,7 @@ class Browser:
         """Type a text where the cursor is, in place of what is selected."""
         self.call("Input.insertText", text=text)
 
-    def wait(self, script: str, seconds: float) -> None:
+    def wait(self, script: str, seconds: float = 900) -> None:
         """Until a JavaScript expression or what it promises is true (an element that is there), but not for ever."""
         end = time.monotonic() + seconds
         while not self.run(f"Promise.resolve({script}).then(Boolean)"):

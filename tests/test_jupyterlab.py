@@ -64,7 +64,7 @@ def menu(browser: Browser, name: str, entry: str) -> None:
     """Choose an entry of JupyterLab's menu with the mouse."""
     browser.click(f"[...document.querySelectorAll('.lm-MenuBar-item')].find(item => item.textContent === '{name}')")
     find = f"[...document.querySelectorAll('.lm-Menu-item')].find(item => item.textContent.startsWith('{entry}'))"
-    browser.wait(find, 10)
+    browser.wait(find)
     browser.click(find)
 
 
@@ -85,7 +85,7 @@ def replace_word(browser: Browser, word: str, other: str) -> None:
             break
         time.sleep(0.2)
     browser.write(other)
-    browser.wait(f"document.querySelector('.jp-CodeCell').textContent.includes({json.dumps(other)})", 5)
+    browser.wait(f"document.querySelector('.jp-CodeCell').textContent.includes({json.dumps(other)})")
 
 
 def photograph(browser: Browser, name: str) -> None:
@@ -94,7 +94,7 @@ def photograph(browser: Browser, name: str) -> None:
     panel, end, page = "document.querySelector('.jp-WindowedPanel-outer')", False, 0
     while not end:
         browser.run(f"{panel}.scrollTop = {page} * {panel}.clientHeight")
-        browser.wait(DRAWN, 20)
+        browser.wait(DRAWN)
         end, page = browser.run(f"{CELLS}.at(-1).getBoundingClientRect().bottom < innerHeight"), page + 1
         browser.screenshot(PICTURES / f"{name}-{page}.png")
     browser.resize(WIDTH, HEIGHT)
@@ -134,7 +134,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
             stderr=log,
         )
     card = home / "jupyter_runtime_dir" / f"jpserver-{server.pid}.json"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not card.is_file() and server.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert card.is_file(), (home / "jupyterlab.log").read_text()[-3000:]
@@ -171,16 +171,16 @@ def look_around(browser: Browser) -> None:
         time.sleep(0.2)
         if browser.run(said):
             break
-    browser.wait(said, 10)
+    browser.wait(said)
     browser.click("document.querySelector('.js-plotly-plot .updatemenu-header')")
     entry = "[...document.querySelectorAll('.updatemenu-dropdown-button')].find(e => e.textContent.includes('corpus'))"
-    browser.wait(entry, 10)
+    browser.wait(entry)
     browser.click(entry)
-    browser.wait("document.querySelector('.js-plotly-plot .legend').textContent.includes('BANKING77')", 10)
+    browser.wait("document.querySelector('.js-plotly-plot .legend').textContent.includes('BANKING77')")
     browser.run("[...document.querySelectorAll('.widget-textarea textarea')].at(-1).select()")
     browser.write("yes\na line of my own")
     browser.run("document.activeElement.blur() ?? [...document.querySelectorAll('.widget-button')].at(-1).click()")
-    browser.wait("[...document.querySelectorAll('td, th')].some(e => e.textContent.includes('a line of my own'))", 30)
+    browser.wait("[...document.querySelectorAll('td, th')].some(e => e.textContent.includes('a line of my own'))")
 
 
 @pytest.mark.slow
@@ -188,14 +188,14 @@ def look_around(browser: Browser) -> None:
 def test_all_cells_of_a_notebook_run_in_jupyterlab_and_show_what_they_should(browser, lab, name):
     browser.problems.clear()
     browser.open(f"{lab.address}lab/tree/notebooks/{name}.ipynb?token={lab.token}&reset", WIDTH, height=HEIGHT)
-    browser.wait(f"{READY} && document.querySelector('.jp-CodeCell .cm-line')", 120)
+    browser.wait(f"{READY} && document.querySelector('.jp-CodeCell .cm-line')")
     paper = (lab.project / "papers" / name).is_dir()
     replace_word(browser, "quick", "smoke")
     if name in OVERRIDES:
         replace_word(browser, "overrides", f"overrides = {OVERRIDES[name]}  #")
     menu(browser, "Run", "Run All Cells")
-    browser.wait(RUNNING, 10)
-    browser.wait(f"!{RUNNING}", 300)
+    browser.wait(RUNNING)
+    browser.wait(f"!{RUNNING}")
     photograph(browser, name)
     shown = browser.run(SHOWN)
     if name == "00_tour":
@@ -204,7 +204,8 @@ def test_all_cells_of_a_notebook_run_in_jupyterlab_and_show_what_they_should(bro
     assert shown["errors"] == [] and shown["not_executed"] == []
     assert shown["tables"] >= 1 and shown["pictures"] >= 1
     assert (shown["broken"], shown["cut"]) == (0, 0)
-    assert browser.problems == []
+    slow = re.compile(r"Plugin \S+ .*(too long|took [\d.]+ms) .*activate")  # says a busy machine, and nothing else
+    assert [problem for problem in browser.problems if not slow.search(problem)] == []
     if paper:
         (folder,) = (lab.project / "runs").glob(f"{name}-smoke-seed1*")
         assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
@@ -230,7 +231,7 @@ def kernel(tmp_path_factory) -> Iterator[BlockingKernelClient]:
     out = tmp_path_factory.mktemp("kernel") / "run"
     manager, client = start_new_kernel(kernel_name="python3")
     cells = "import dialnb\nfrom dialnb import plots\nfrom dialnb.runs import start\nfrom dialnb.studies import dse\n"
-    done = client.execute(cells + f"run = start('dse', profile='smoke', out={str(out)!r})", reply=True, timeout=120)
+    done = client.execute(cells + f"run = start('dse', profile='smoke', out={str(out)!r})", reply=True, timeout=900)
     assert done["content"]["status"] == "ok", done["content"]
     yield client
     client.stop_channels()
@@ -250,7 +251,7 @@ def kernel(tmp_path_factory) -> Iterator[BlockingKernelClient]:
     }.items(),
 )
 def test_a_cell_completes_to_the_names_that_one_looks_for(kernel, typed, offered):
-    found = kernel.complete(typed, len(typed), reply=True, timeout=60)["content"]["matches"]
+    found = kernel.complete(typed, len(typed), reply=True, timeout=900)["content"]["matches"]
     assert offered <= set(found) and "import_module" not in found
 
 
@@ -269,7 +270,7 @@ def test_a_cell_completes_to_the_names_that_one_looks_for(kernel, typed, offered
     }.items(),
 )
 def test_asking_for_help_shows_the_signature_and_what_a_thing_does(kernel, name, words):
-    shown = kernel.inspect(name, len(name), reply=True, timeout=60)["content"]["data"]["text/plain"]
+    shown = kernel.inspect(name, len(name), reply=True, timeout=900)["content"]["data"]["text/plain"]
     assert words in re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 

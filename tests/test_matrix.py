@@ -17,9 +17,8 @@ from scipy import stats
 from dialnb.claims import load_claims
 from dialnb.data import load
 from dialnb.errors import DataError
-from dialnb.evaluation.floors import FLOORS
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import OWN, compare_table, load_paper
+from dialnb.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
@@ -245,7 +244,7 @@ def folder(tmp_path_factory) -> Path:
     command = [sys.executable, "-m", "dialnb", "matrix", "--profile", "smoke", "--out", str(here / "runs"), *options]
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(here / "cache")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
-    ran = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "| task | pick | score | gain over raw | as good |" in ran.stdout
     return next((here / "runs").iterdir())

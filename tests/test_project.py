@@ -181,7 +181,7 @@ if [ "$2" = venv ]; then mkdir -p .venv/bin; cp "$0" .venv/bin/python; fi
 def make(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     command = ["make", "setup", f"PYTHON={folder}/python-stand-in", *arguments]
     environment = {**os.environ, **variables, "MAKEFLAGS": ""}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def test_set_up_installs_torch_first_and_a_second_call_skips_it(checkout):

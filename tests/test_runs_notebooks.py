@@ -51,7 +51,7 @@ def variables(project: Path, cache: str, **more: str) -> dict[str, str]:
 def dialnb(project: Path, cache: str, *arguments: str, **more: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "dialnb", *arguments, "--project", str(project), "--profile", "smoke"]
     where = {"cwd": project, "env": variables(project, cache, **more)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **where)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, **where)
 
 
 def record(folder: Path) -> dict:
@@ -135,7 +135,7 @@ def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, pro
     command += [part for name, value in given.items() for part in ("-p", name, value)]
     command += ["-y", "{overrides: {steps: 12}}", "--no-progress-bar", "-k", "python3"]
     environment = variables(project, "cache", DIALNB_PROJECT=str(project))
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert [stage["cached"] for stage in record(out)["stages"]] == [True, True]
     assert (out / "results.csv").read_bytes() == (both["toy"] / "results.csv").read_bytes()
@@ -200,7 +200,7 @@ WRITTEN = [slug for slug in SLUGS if (HERE.parent / "notebooks" / f"{slug}.ipynb
 def test_the_smoke_run_of_every_paper_goes_through(slug, tmp_path):
     command = [sys.executable, "-m", "dialnb", "run", slug, "--profile", "smoke", "--out", str(tmp_path)]
     environment = variables(tmp_path, "cache")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     folder = tmp_path / f"{slug}-smoke-seed1"
     assert record(folder)["status"] == "done" and len(pd.read_csv(folder / "results.csv"))

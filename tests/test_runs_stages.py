@@ -390,7 +390,7 @@ def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
     script.write_text(SLOW)
     command = [sys.executable, str(script), str(tmp_path), str(HERE)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = "".join(process.communicate(timeout=120)[0] for process in both)
+    said = "".join(process.communicate(timeout=900)[0] for process in both)
     assert [process.returncode for process in both] == [0, 0]
     assert (tmp_path / "log").read_text() == "made "
     assert "waiting" in said or said == ""

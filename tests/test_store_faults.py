@@ -392,7 +392,7 @@ def test_processes_that_want_the_same_file_fetch_it_once(server, tmp_path):
         print(Store({str(tmp_path / "cache")!r}).path("Toy", "data.bin").stat().st_size)
     """)
     three = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [process.communicate(timeout=60)[0].strip() for process in three] == [str(len(BODY))] * 3
+    assert [process.communicate(timeout=900)[0].strip() for process in three] == [str(len(BODY))] * 3
     assert len(server.requests) == 1
     assert left_in(Store(tmp_path / "cache")) == ["data.bin"]
 

@@ -44,7 +44,7 @@ def outputs(tmp_path_factory) -> dict[str, list[dict]]:
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1", "DIALNB_CACHE": str(folder / "c")}
     ran = subprocess.run(
         [*command, "-p", "encoder", str(folder / "tiny"), "--no-progress-bar"], cwd=folder, env=os.environ | settings,
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     cells = json.loads(done.read_text(encoding="utf-8"))["cells"]

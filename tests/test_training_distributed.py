@@ -34,7 +34,7 @@ def together(request, tmp_path_factory):
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads((folder / "said.json").read_text())

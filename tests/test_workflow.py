@@ -105,7 +105,7 @@ def settings(folder: Path) -> dict[str, str]:
 
 def kill(process: subprocess.Popen, folder: Path, name: str) -> None:
     """End a run that has a stage behind it, and its kernel, as a machine that fails does."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not records(folder).get(name, {}).get("stages"):
         assert process.poll() is None and time.monotonic() < deadline, "the run did not come to its first stage"
         time.sleep(0.1)
@@ -131,7 +131,7 @@ def sweep(folder) -> dict:
     (folder / "hold" / killed).unlink()
     before = {"killed": killed, "code": process.returncode, "runs": records(folder)}
     before["finished"] = {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("runs/*/results.csv")}
-    again = subprocess.run(snakemake(folder), env=settings(folder), capture_output=True, text=True, timeout=120)
+    again = subprocess.run(snakemake(folder), env=settings(folder), capture_output=True, text=True, timeout=900)
     return {**before, "again": again, "folder": folder}
 
 
