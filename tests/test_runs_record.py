@@ -36,7 +36,7 @@ def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, caps
     assert cli.main(["record", str(runs[0]), "--project", str(project)]) == 0
     assert "papers/dse/results/quick: " in capsys.readouterr().out
     kept = project / "papers" / "dse" / "results" / "quick"
-    files = {"run.json", "results.csv", "notebook.ipynb", "ro-crate-metadata.json"}
+    files = {"run.json", "results.csv.xz", "notebook.ipynb", "ro-crate-metadata.json"}
     assert {path.name for path in kept.iterdir()} == files | {"figures"}
     assert {path.name for path in (kept / "figures").iterdir()} == {"F3.csv", "F3.json"}
     assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]
