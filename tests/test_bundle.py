@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dialnb.cli import main
 from dialnb.data import bundle, load
-from dialnb.data.bundling import RECIPES, Recipe, allowed, attribution, make, split_by_rank, spread
 from dialnb.data.records import Dialogue, IntentUtterance, RetrievalQuery, ScoredPair, Slot, Utterance
 from dialnb.data.store import Store
 from dialnb.errors import DataError, UnknownName
+from tools.bundling import RECIPES, Recipe, allowed, attribution, make, split_by_rank, spread
 
 FOLDER = Path(bundle.__file__).parent.parent / "assets" / "data"
 TEXT = st.text(max_size=5)

@@ -15,7 +15,10 @@ from scipy import stats
 from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse_claims, verdict_text
 from dialnb.claims import judge as judge_case
 from dialnb.claims.evidence import BY, Lacking
-from dialnb.claims.intervals import (
+from dialnb.claims.judge import Unjudged
+from dialnb.claims.papers import SLUGS, load_paper, project_root
+from dialnb.errors import DataError
+from dialnb.evaluation.intervals import (
     Interval,
     Stratum,
     choice_interval,
@@ -24,9 +27,6 @@ from dialnb.claims.intervals import (
     trainings_to_decide,
     units_to_decide,
 )
-from dialnb.claims.judge import Unjudged
-from dialnb.errors import DataError
-from dialnb.papers import SLUGS, load_paper, project_root
 from dialnb.report.gather import gather, recorded_runs
 
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])

@@ -23,7 +23,7 @@ from dialnb.examples.matching import (
 )
 from dialnb.examples.posttraining import WholeWordMasks, next_sentence_examples, replaced_token_examples
 from dialnb.models.selector import add_marks
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 
 SESSIONS = [("a1", "a2", "a3", "a4"), ("b1",), ("c1", "c2"), tuple(f"d{i}" for i in range(30))]
 

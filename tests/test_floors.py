@@ -8,6 +8,7 @@ import pytest
 import tiny
 from scipy import sparse
 
+from dialnb.claims.papers import FLOORS, project_root
 from dialnb.data import load
 from dialnb.data.records import IntentUtterance, RetrievalQuery, SelectionGroup
 from dialnb.evaluation import (
@@ -20,9 +21,8 @@ from dialnb.evaluation import (
 from dialnb.evaluation.actions import ActionExample, majority_rows
 from dialnb.evaluation.floors import Lexical, chance_rows, lexical_scorer
 from dialnb.evaluation.vectors import EncodeOnce, normalise
+from dialnb.files import read_rows
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import FLOORS, project_root
-from dialnb.runs.files import read_rows
 from dialnb.studies.recorded import recorded_floors
 
 pytestmark = pytest.mark.usefixtures("one_thread")

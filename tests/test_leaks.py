@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from dialnb.claims.leaks import STOCK, earlier_encoders, known_overlaps, leak_notes, leaks, overlap, read_by, telling
+from dialnb.claims.papers import FLOORS, project_root
 from dialnb.data import load
 from dialnb.data.corpora import COLLECTIONS, Part, collection
-from dialnb.data.leaks import STOCK, earlier_encoders, known_overlaps, leak_notes, leaks, overlap, read_by, telling
-from dialnb.papers import FLOORS, project_root
-from dialnb.runs.files import read_rows
+from dialnb.files import read_rows
 
 TESTS = {
     **{name: [(f"bundled/{name}", None)] for name in ("CLINC150", "BANKING77", "SNIPS", "HWU64", "CI-ToD", "SGD")},

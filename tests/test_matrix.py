@@ -15,10 +15,11 @@ import pytest
 from scipy import stats
 
 from dialnb.claims import load_claims
+from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
+from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
@@ -34,7 +35,6 @@ from dialnb.studies.matrix_models import (
     steps_for,
     tokens_a_second,
 )
-from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer

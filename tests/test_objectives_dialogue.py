@@ -11,7 +11,6 @@ import torch
 from test_examples_manipulations import groups as selection_groups
 from torch import nn
 
-from dialnb.benchmarks.matching import bench_matching, naive_loss
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.geometry import whiten
 from dialnb.examples.manipulations import manipulation_examples
@@ -19,7 +18,8 @@ from dialnb.examples.matching import build_groups, matching_examples
 from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
-from dialnb.models.tokens import Tokens, pack
+from dialnb.studies.matching_speed import bench_matching, naive_loss
+from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
 from dialnb.training.objectives_dialogue import (

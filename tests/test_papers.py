@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from dialnb.errors import DataError, UnknownName
-from dialnb.papers import (
+from dialnb.claims.papers import (
     SLUGS,
     STUDIES,
     check_averages,
@@ -24,6 +23,7 @@ from dialnb.papers import (
     published,
     select,
 )
+from dialnb.errors import DataError, UnknownName
 
 AVERAGES_WITH_CHECKS = {"dse", "tadse", "wmdc"}
 
@@ -99,7 +99,7 @@ def test_printed_averages_hold_within_rounding_unless_listed_as_a_mismatch(slug)
 def test_a_changed_cell_is_caught_by_its_average(monkeypatch):
     raw = raw_paper("tadse")
     raw["tables"][2]["rows"][0]["values"][0] += 1
-    monkeypatch.setattr("dialnb.papers.load_paper", lambda slug: parse_paper(raw, "changed copy"))
+    monkeypatch.setattr("dialnb.claims.papers.load_paper", lambda slug: parse_paper(raw, "changed copy"))
     assert list(check_averages("tadse").query("~agrees")["where"]) == ["T3 BERT Average"]
 
 

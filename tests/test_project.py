@@ -18,11 +18,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from dialnb import notebooks, plots
-from dialnb.papers import SLUGS, load_paper
+from dialnb import plots
+from dialnb.claims.papers import SLUGS, load_paper
+from dialnb.files import table_at
 from dialnb.report.digest import digest
 from dialnb.report.gather import gather, recorded_runs
-from dialnb.runs.files import table_at
+from tools.overview import overview
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -74,7 +75,9 @@ def test_the_makefile_and_the_readme_install_the_locked_torch(lock):
 def test_the_readme_gives_every_step_of_the_two_commands_without_make():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
-    steps = re.findall(r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff)[^\n$]*)", recipe.split("format: setup")[0])
+    steps = re.findall(
+        r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff|nbstripout)[^\n$]*)", recipe.split("format: setup")[0]
+    )
     assert len(steps) == 5
     for step in steps:
         assert f".venv/bin/python -m {step.removesuffix(' -rs').rstrip()}" in readme, step
@@ -106,10 +109,6 @@ def test_the_readme_lists_every_paper_and_claims_no_notebook_that_is_not_there()
     for slug in SLUGS:
         row = next(line for line in readme.splitlines() if line.startswith(f"| [{load_paper(slug).name}]"))
         assert ("not written yet" in row) != (ROOT / "notebooks" / f"{slug}.ipynb").is_file()
-
-
-def test_committed_notebooks_are_clean():
-    assert notebooks.main([str(ROOT / "notebooks")]) == 0
 
 
 PLACE = re.compile(r"(?<![\w.])/(?:home|root|tmp|opt|Users)/\w")
@@ -150,11 +149,11 @@ def test_recorded_trials_ran_to_their_end_and_tell_what_the_whole_would_take(run
 
 def test_the_digest_is_that_of_the_recorded_runs(groups):
     said = (ROOT / "papers" / "REPORT.md").read_text(encoding="utf-8")
-    assert said == digest(groups, ROOT / "papers"), "stale: dialnb record writes it"
+    assert said == digest(groups, ROOT / "papers"), "stale: python -m tools.record writes it"
 
 
 def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):
-    first, second = (plots.save(plots.overview(), tmp_path / name / "overview") for name in "ab")
+    first, second = (plots.save(overview(), tmp_path / name / "overview") for name in "ab")
     assert [path.suffix for path in first] == [".png", ".svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 

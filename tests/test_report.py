@@ -15,9 +15,9 @@ import reporting
 
 from dialnb import plots
 from dialnb.claims import load_claims
+from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.papers import SLUGS, STUDIES, load_paper
 from dialnb.report import build
 from dialnb.report.gather import find_runs, gather
 from dialnb.report.pages import notebook_body, with_mathml

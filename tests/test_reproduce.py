@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dialnb import cli, notebooks
-from dialnb.papers import SLUGS
+from dialnb.claims.papers import SLUGS
 
 
 def notebook(*sources: str) -> dict:

@@ -18,11 +18,11 @@ from browser import find_chromium
 from papermill import PapermillExecutionError
 
 from dialnb import cli
+from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, UnknownName
-from dialnb.papers import SLUGS
+from dialnb.files import read_run
 from dialnb.runs import start
 from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, _without_places, execute
-from dialnb.runs.files import read_run
 from dialnb.runs.jobs import command_line, gpu_slots, run_all
 
 HERE = Path(__file__).parent

@@ -14,10 +14,9 @@ import pytest
 import reporting
 from PIL import Image
 
-from dialnb import cli
 from dialnb.errors import DataError
-from dialnb.runs import record as records
-from dialnb.runs.files import read_rows
+from dialnb.files import read_rows
+from tools import record as records
 
 
 @pytest.fixture
@@ -33,10 +32,10 @@ def runs(tmp_path):
 
 
 def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, capsys):
-    assert cli.main(["record", str(runs[0]), "--project", str(project)]) == 0
+    records.main([str(runs[0]), "--project", str(project)])
     assert "papers/dse/results/quick: " in capsys.readouterr().out
     kept = project / "papers" / "dse" / "results" / "quick"
-    files = {"run.json", "results.csv", "notebook.ipynb", "ro-crate-metadata.json"}
+    files = {"run.json", "results.csv.xz", "notebook.ipynb", "ro-crate-metadata.json"}
     assert {path.name for path in kept.iterdir()} == files | {"figures"}
     assert {path.name for path in (kept / "figures").iterdir()} == {"F3.csv", "F3.json"}
     assert [path.name for path in (project / "figures" / "dse").iterdir()] == ["F3.png"]

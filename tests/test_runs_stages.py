@@ -225,7 +225,7 @@ def test_records_and_the_facts_of_a_training_come_back(tmp_path):
     "value",
     [
         {"$": "dataclass", "type": "subprocess:Popen", "fields": {"$": "dict", "items": [["args", ["touch", "ran"]]]}},
-        {"$": "dataclass", "type": "dialnb.runs.files:say", "fields": {"$": "dict", "items": [["line", "ran"]]}},
+        {"$": "dataclass", "type": "dialnb.files:say", "fields": {"$": "dict", "items": [["line", "ran"]]}},
         {"$": "dataclass", "type": "NoLongerThere", "fields": {"$": "dict", "items": []}},
         {"$": "dataclass", "type": "RetrievalQuery", "fields": {"$": "dict", "items": [["renamed", 1]]}},
         {"$": "pickle", "file": "x"},

@@ -21,13 +21,13 @@ from matplotlib.figure import Figure
 
 from dialnb import cli, plots
 from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
 from dialnb.runs import pack as packing
 from dialnb.runs import start, tools
 from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
-from dialnb.runs.files import read_json, write_json
 from dialnb.runs.provenance import commit
 from dialnb.runs.run import run_name
 
@@ -213,7 +213,7 @@ def test_a_stored_figure_that_cannot_be_drawn_is_a_sentence(finished, change):
 
 def test_every_figure_function_is_on_the_list():
     drawn = {f"{draw.__module__}:{draw.__name__}" for draw in vars(plots).values() if callable(draw)}
-    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.overview:overview", "dialnb.plots.style:save"}
+    assert drawn - plots.FIGURES.keys() == {"tools.overview:overview", "dialnb.plots.style:save"}
 
 
 def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):
@@ -255,7 +255,7 @@ def test_a_model_that_was_changed_in_the_cache_is_not_exported(finished, tmp_pat
 
 @pytest.mark.parametrize("change", [{"slug": "../../precious"}, {"profile": ".."}, {"profile": 3}, {"slug": "a/b"}])
 def test_a_run_whose_names_are_paths_is_refused_before_anything_is_replaced(finished, tmp_path, change):
-    from dialnb.runs.record import record
+    from tools.record import record
 
     folder = finished("run")
     write_json(folder / "run.json", read_json(folder / "run.json") | change)

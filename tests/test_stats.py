@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from dialnb.claims.counts import CORPORA, SECTIONS, count_all
 from dialnb.cli import main
 from dialnb.examples.pairs import consecutive_pairs, tail_quirk
-from dialnb.stats import CORPORA, SECTIONS, count_all
 
 AS_PRINTED = (
     *("CLINC150", "BANKING77", "ATIS", "DSTC2", "GSIM", "DialogueCSE"),

@@ -12,13 +12,13 @@ import pytest
 import tiny
 
 from dialnb.claims import load_claims
+from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
 from dialnb.errors import Offline
-from dialnb.papers import compare_table, published
+from dialnb.files import read_json
 from dialnb.runs import start
-from dialnb.runs.files import read_json
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialnb.claims import load_claims
+from dialnb.claims.papers import compare_table
 from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.evaluation.vectors import normalise
-from dialnb.papers import compare_table
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import tadse, tadse_data, tadse_models, templates

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dialnb import plots
 from dialnb.claims import judge_claims
+from dialnb.claims.papers import FLOORS, compare_table
 from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.corpora import COLLECTIONS, sentences_of
@@ -24,7 +25,6 @@ from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredP
 from dialnb.errors import Offline
 from dialnb.evaluation import geometry
 from dialnb.losses import matching_matrix
-from dialnb.papers import FLOORS, compare_table
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dialoguecse, figures, matching, matching_data, matching_figures

@@ -15,11 +15,11 @@ from test_studies import dataset
 
 from dialnb import plots
 from dialnb.claims import load_claims
+from dialnb.claims.papers import load_paper, project_root
 from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import load_paper, project_root
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialnb.claims import load_claims
-from dialnb.claims.intervals import mean_interval
+from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
 from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.evaluation import diaeval
+from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
 from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.windows import response_frequencies
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import compare_table
 from dialnb.runs import start
 from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles

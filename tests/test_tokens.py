@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialnb.errors import UnknownName
-from dialnb.models.tokens import Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
+from dialnb.tokens import Tokens, pack
 
 ROWS = st.lists(st.lists(st.integers(0, 999), min_size=1, max_size=9), min_size=1, max_size=12)
 

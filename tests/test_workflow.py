@@ -19,8 +19,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
 from dialnb.errors import BadParameter, DataError, UnknownName
-from dialnb.notebooks import KERNEL, LANGUAGE
-from dialnb.runs.files import read_json, write_json
+from dialnb.files import read_json, write_json
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.run import run_name
 from dialnb.runs.sweep import merge, read_sweep
@@ -84,7 +83,7 @@ def folder(tmp_path_factory) -> Path:
     for slug in ("dse", "wmdc"):
         cells = [new_code_cell(dedent(text).strip().replace("SLUG", slug)) for text in CELLS.values()]
         cells[0].metadata["tags"] = ["parameters"]
-        notebook = new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "language_info": LANGUAGE})
+        notebook = new_notebook(cells=cells, metadata={"kernelspec": {"display_name": "Python 3", "name": "python3"}})
         nbformat.write(notebook, folder / "notebooks" / f"{slug}.ipynb")
     chosen = {
         "papers": ["dse", "wmdc"],

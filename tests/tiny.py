@@ -8,7 +8,7 @@ import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from dialnb.models.encoder import Encoder
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings
 from dialnb.training.loop import _Run
 from dialnb.training.objective import Sum

@@ -30,8 +30,8 @@ from typing import Any
 import yaml
 
 from dialnb.claims.evidence import BY
+from dialnb.claims.papers import load_paper, project_root
 from dialnb.errors import DataError, UnknownName
-from dialnb.papers import load_paper, project_root
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dialnb.claims.intervals import Interval, Stratum, crossed_interval, slope_interval
-from dialnb.comparison import check_unambiguous, item_variances
+from dialnb.claims.comparison import check_unambiguous, item_variances
+from dialnb.claims.papers import FLOORS, select
 from dialnb.errors import DataError
-from dialnb.papers import FLOORS, select
+from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slope_interval
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""

@@ -27,15 +27,7 @@ import pandas as pd
 from dialnb.claims import evidence
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
-from dialnb.claims.intervals import (
-    MANY,
-    Interval,
-    choice_interval,
-    crossed_interval,
-    mean_interval,
-    trainings_to_decide,
-    units_to_decide,
-)
+from dialnb.claims.papers import FLOORS, compare_table, load_cells, plain, select
 from dialnb.claims.printed import CONTRADICTS, paper_checks
 from dialnb.claims.verdicts import (
     CONTRADICTED,
@@ -51,7 +43,15 @@ from dialnb.claims.verdicts import (
     strength,
 )
 from dialnb.errors import DataError
-from dialnb.papers import FLOORS, compare_table, load_cells, plain, select
+from dialnb.evaluation.intervals import (
+    MANY,
+    Interval,
+    choice_interval,
+    crossed_interval,
+    mean_interval,
+    trainings_to_decide,
+    units_to_decide,
+)
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from dialnb.claims import evidence
+from dialnb.claims.comparison import row_selectors
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
-from dialnb.comparison import row_selectors
+from dialnb.claims.papers import load_cells, load_paper, select
 from dialnb.errors import DataError
-from dialnb.papers import load_cells, load_paper, select
 
 AGREES, CONTRADICTS, SILENT = "agree", "contradict it", "no numbers"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from dialnb.claims.intervals import PLACE
-from dialnb.papers import load_cells
-from dialnb.rendering import escaped
+from dialnb.claims.papers import load_cells
+from dialnb.claims.rendering import escaped
+from dialnb.evaluation.intervals import PLACE
 
 HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
 VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)

@@ -34,7 +34,6 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         (fetch, "+", "bring the files of datasets and encoders into the cache and verify them"),
         (verify, "*", "check the sha256 of every file in the cache and in a mirror folder"),
         (stats, "*", "counts of the records beside those that the papers print"),
-        (bundle, None, "make the files that come with the package anew from the sources"),
     ]:
         name = run.__name__.split("_")[0]
         action = actions.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
@@ -44,8 +43,6 @@ def register(subparsers: argparse._SubParsersAction) -> None:
         action.set_defaults(run=run)
         if run is list_sources:
             action.add_argument("--bundled", action="store_true", help="what comes with the package, as bundled/NAME")
-        if run is bundle:
-            action.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
         if run is fetch:
             help_ = "also files that nobody could check; their hash is recorded and enforced from then on"
             action.add_argument("--unchecked", action="store_true", help=help_)
@@ -160,24 +157,14 @@ def verify(arguments: argparse.Namespace) -> int:
 
 def stats(arguments: argparse.Namespace) -> int:
     """Counts beside the published ones. The overview takes what is at hand; only what is named is fetched."""
+    from dialnb.claims.counts import count_all
     from dialnb.data.store import Store, default_store
-    from dialnb.stats import count_all
 
     store = default_store()
     if not arguments.names and not store.mirror:
         store = Store(offline=True)
     counts = tqdm(count_all(store, arguments.names), "count", leave=False, delay=2, unit="number")
     _show([asdict(count) for count in counts], arguments.json)
-    return 0
-
-
-def bundle(arguments: argparse.Namespace) -> int:
-    """Make the bundled files anew from the sources."""
-    from dialnb.data.bundling import build
-    from dialnb.data.store import default_store
-
-    made = build(default_store(), Path(arguments.out))
-    _show(_bundled_rows(made), arguments.json)
     return 0
 
 

@@ -39,11 +39,11 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score and print; with a file, write what there is after every dataset."""
+    from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
+    from dialnb.files import check_writable
     from dialnb.models.encoder import load_encoder
     from dialnb.models.places import encoder_name
-    from dialnb.papers import load_cells
-    from dialnb.runs.files import check_writable
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
     if options.out:
@@ -78,7 +78,7 @@ def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.Data
     """The printed rows of a table, then ours under ``name`` and the majority label; and what stands in for what."""
     import pandas as pd
 
-    from dialnb.papers import compare_table
+    from dialnb.claims.papers import compare_table
 
     own = rows[rows["table"] == table]
     named = own["protocol"].map(lambda protocol: "majority label (here)" if protocol == "floor" else name)

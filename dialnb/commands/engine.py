@@ -1,4 +1,4 @@
-"""`dialnb corpus | pretrain | train | evaluate | bench`: the engine without a notebook."""
+"""`dialnb corpus | pretrain | train | evaluate`: the engine without a notebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dialnb.errors import BadParameter, DataError, UnknownName
 
 
 def register(subparsers) -> None:
-    """Add the five commands."""
+    """Add the four commands."""
     corpus = subparsers.add_parser("corpus", help="write a collection of dialogues into one compressed file")
     corpus.add_argument("collection", help="todbert, redistributable, train-splits, reachable or chinese")
     corpus.add_argument("-o", "--out", required=True, type=Path, metavar="FILE")
@@ -57,13 +57,6 @@ def register(subparsers) -> None:
     for parser in (pretrain, train):
         parser.add_argument("-o", "--out", required=True, type=Path, metavar="FOLDER")
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a training setting")
-
-    bench = subparsers.add_parser("bench", help="the engine against its peers, one table")
-    bench.add_argument("--shape", help="mini, small, medium or base (default: base on a GPU, mini on a CPU)")
-    bench.add_argument("--batch", type=count(2), help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
-    bench.add_argument("--steps", type=count(1), help="timed steps (default: 200 on a GPU, 12 on a CPU)")
-    bench.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
-    bench.set_defaults(run=_bench)
 
 
 def change(settings, changes: list[str]):
@@ -182,7 +175,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 def _work(out: Path) -> Path:
     """The folder of the checkpoints, beside that of the encoder, once both can be written."""
-    from dialnb.runs.files import make_folder
+    from dialnb.files import make_folder
 
     return make_folder(out.with_name(f"{out.name}.checkpoints"))
 
@@ -248,25 +241,4 @@ def _evaluate_own(arguments: argparse.Namespace) -> int:
         print(rows.to_json(orient="records", lines=True))
         return 0
     print(f"{records!r}\n\n{summary_own(rows).round(3).to_string()}")
-    return 0
-
-
-def _bench(arguments: argparse.Namespace) -> int:
-    from importlib.util import find_spec
-
-    if lacking := [name for name in ("datasets", "sentence_transformers") if find_spec(name) is None]:
-        names = " and ".join(lacking).replace("_", "-")
-        raise DataError(f"dialnb bench compares with packages that are not here ({names}): pip install 'dialnb[bench]'")
-    from dialnb.benchmarks.engine import run_benchmarks
-    from dialnb.runs.files import check_writable
-    from dialnb.runs.provenance import provenance
-
-    if arguments.out:
-        check_writable(arguments.out)
-    table = run_benchmarks(arguments.shape, arguments.batch, arguments.steps)
-    print(table.to_string(index=False, float_format=lambda x: f"{x:,.2f}" if abs(x) < 100 else f"{x:,.0f}", na_rep=""))
-    if arguments.out:
-        content = {"provenance": provenance(), "rows": json.loads(table.to_json(orient="records"))}
-        arguments.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        print(f"\nwritten to {arguments.out}", file=sys.stderr)
     return 0

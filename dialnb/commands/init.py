@@ -21,8 +21,8 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Copy what is not there yet, and say what to do with it."""
+    from dialnb.claims.papers import project_root
     from dialnb.errors import DataError
-    from dialnb.papers import project_root
 
     root, names = project_root(), ("notebooks", "papers", "workflow")
     if there := [name for name in names if (options.folder / name).exists()]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dialnb.papers import SLUGS
+from dialnb.claims.papers import SLUGS
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:

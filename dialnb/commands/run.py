@@ -57,7 +57,7 @@ def list_papers(options: argparse.Namespace) -> int:
     import yaml
 
     from dialnb.errors import DataError
-    from dialnb.runs.files import read_run
+    from dialnb.files import read_run
     from dialnb.runs.profiles import known_papers, load_profiles, project
 
     root = project(options.project)

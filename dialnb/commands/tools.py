@@ -1,4 +1,4 @@
-"""`dialnb pack`, `export`, `figures`, `merge`, `compare`, `record` and `doctor`: what goes before and after a run."""
+"""`dialnb pack`, `export`, `figures`, `merge`, `compare` and `doctor`: what goes before and after a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def register(subparsers: argparse._SubParsersAction) -> None:
-    """Add the seven commands."""
+    """Add the six commands."""
     parser = subparsers.add_parser("pack", help="one archive with all that a machine without network needs")
     parser.add_argument("--papers", nargs="+", required=True, metavar="PAPER", help="papers by name, or 'all'")
     parser.add_argument("--profile", default="gpu", help="default: gpu")
@@ -41,12 +41,6 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser("compare", help="two runs side by side: settings, results, verdicts")
     parser.add_argument("folders", nargs=2, type=Path, metavar="RUN")
     parser.set_defaults(run=compare)
-    parser = subparsers.add_parser(
-        "record", help="keep finished runs in papers/*/results and their figures in figures, or judge kept ones again"
-    )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
-    parser.set_defaults(run=record)
     parser = subparsers.add_parser("doctor", help="what works on this machine, what is missing, how to get it")
     parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
     parser.set_defaults(run=doctor)
@@ -114,28 +108,6 @@ def compare(options: argparse.Namespace) -> int:
     from dialnb.runs.tools import compare as compared
 
     print(compared(*options.folders))
-    return 0
-
-
-def record(options: argparse.Namespace) -> int:
-    """Copy, say how much, and write the digest of all that is kept."""
-    from dialnb.errors import DataError
-    from dialnb.papers import PACKAGED
-    from dialnb.report.digest import digest
-    from dialnb.report.gather import gather, recorded_runs
-    from dialnb.runs.profiles import project
-    from dialnb.runs.record import record as keep
-
-    root = project(options.project)
-    if root == PACKAGED:
-        raise DataError("runs are kept in papers/ of a folder of your own, not in the installed package: dialnb init")
-    places = [place for folder in options.folders for place in keep(folder, root)]
-    if not options.project:
-        home = root / "papers"
-        (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")
-    for place in places:
-        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-        print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 ``load("bundled/SGD")`` works without cache, mirror or network. Each file ``assets/data/NAME.jsonl.xz`` holds one JSON
 array per record (its fields in order, defaults at the end left out), variant after variant; ``bundle.json`` is the
-index. `dialnb.data.bundling` makes both from the sources.
+index. `tools.bundling` makes both from the sources.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def printed_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 def diaeval_summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One line for each score: task, dataset, metric, value ± 95 % interval over groups of test dialogues, items."""
-    from dialnb.claims.intervals import mean_interval
+    from dialnb.evaluation.intervals import mean_interval
 
     shown, lines = printed_rows(rows), []
     keys = ["table", "task", "dataset", "metric", "protocol"]

@@ -21,8 +21,8 @@ import numpy as np
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, UnknownName
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.tokens import Tokens
 
 TASKS = ("insertion", "deletion", "search")
 PROTOCOLS = ("paper", "code")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dialnb.errors import DataError
+from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 
 @dataclass

@@ -11,9 +11,9 @@ import numpy as np
 
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 SIDES = ("both", "past")
 NEAR = 10  # utterances on each side that a built group keeps

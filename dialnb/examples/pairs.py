@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.tokens import Tokens
 
 SEPARATOR = " [SEP] "
 

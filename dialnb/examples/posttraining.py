@@ -14,10 +14,10 @@ import numpy as np
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
+from dialnb.examples.batches import Batch
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, Layout, bare_pieces, trim
 from dialnb.examples.masking import MaskedExamples
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 Pieces = list[np.ndarray]
 Masks = TypeVar("Masks", bound=MaskedExamples)

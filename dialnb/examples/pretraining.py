@@ -10,10 +10,10 @@ from itertools import groupby
 import numpy as np
 
 from dialnb.data.corpora import Conversation
+from dialnb.examples.batches import Batch
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 UNASKED = -100
 """The next-sentence label of inputs that have one segment only; the loss passes over it."""

@@ -20,9 +20,9 @@ import numpy as np
 
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples, tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 SYMBOL = "{SLOT}"
 FILLS = ("product", "one_at_a_time")

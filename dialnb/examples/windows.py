@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.losses import inverse_response_frequency
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
 
 WINDOWS = (1, 2, 3)
 RESPONSE_LENGTH = 64

@@ -13,8 +13,8 @@ from dialnb.data import load
 from dialnb.errors import UnknownName
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.manipulations import TASKS
+from dialnb.files import say
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.runs.files import say
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
 from dialnb.studies.matching import CONTRAST, Matching, train_matching
 from dialnb.studies.selectors import FINE_TUNING, assemble, train_selector

@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
+from dialnb.claims.rendering import escaped
 from dialnb.errors import DialnbError
 from dialnb.plots import style
-from dialnb.rendering import escaped
 
 BEST = "background-color: #d6e8f5; color: #1b1f24; font-weight: bold"
 """How the best of several values stands out, on light and dark pages."""

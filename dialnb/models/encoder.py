@@ -24,10 +24,10 @@ from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.models import packed as packed_path
 from dialnb.models.places import absent, can_ask_hub, fetch_encoder
 from dialnb.models.saving import READOUT, check_seal, read_readout, require_finite, save_encoder
-from dialnb.models.tokens import Packed, Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
+from dialnb.tokens import Packed, Tokens, pack
 
 POOLINGS = ("mean", "cls", "pooler", "max")
 

@@ -68,7 +68,7 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
 
 def check_place(folder: Path) -> None:
     """Refuse a place where no encoder can be written, or where something else lies that would be lost."""
-    from dialnb.runs.files import check_writable
+    from dialnb.files import check_writable
 
     if folder.exists() and not (folder / "modules.json").is_file() and (folder.is_file() or any(folder.iterdir())):
         raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")

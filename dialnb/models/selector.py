@@ -15,9 +15,9 @@ from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
 from dialnb.models.encoder import Encoder, _by_budget, load_encoder
 from dialnb.models.saving import require_finite, seal
-from dialnb.models.tokens import Tokens
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
+from dialnb.tokens import Tokens
 
 HEADS = "selector.safetensors"
 

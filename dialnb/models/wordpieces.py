@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dialnb.errors import UnknownName
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 
 BLOCK = 20_000
 

@@ -7,7 +7,6 @@ from dialnb.plots.bars import grouped_bars
 from dialnb.plots.curves import scores_by_epoch, sweep, training_curves
 from dialnb.plots.dialogues import manipulations, scored_replies
 from dialnb.plots.matching import architecture, matching_matrices
-from dialnb.plots.overview import overview
 from dialnb.plots.pairs import pair_construction
 from dialnb.plots.ranks import critical_difference, rank_grid
 from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
@@ -36,7 +35,6 @@ __all__ = [
     "highlighted_panels",
     "manipulations",
     "matching_matrices",
-    "overview",
     "pair_construction",
     "projection_panels",
     "rank_grid",

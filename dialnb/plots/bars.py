@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dialnb.claims.intervals import mean_interval
+from dialnb.evaluation.intervals import mean_interval
 from dialnb.plots.style import COLUMN, INK, WIDE, canvas, in_style, legend_below, looks, require
 
 HATCHES = ("", "///", "...", "xx")

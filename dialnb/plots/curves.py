@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dialnb.claims.intervals import mean_interval
+from dialnb.evaluation.intervals import mean_interval
 from dialnb.plots.style import COLUMN, LINE, WIDE, canvas, in_style, legend_below, looks, require
 
 APART = 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dialnb.claims import MARKS, NOT_RUN, VERDICTS, interval_text, verdict_text
-from dialnb.papers import load_paper
+from dialnb.claims.papers import load_paper
 from dialnb.report.gather import Group
 
 TRUST = """\
@@ -29,8 +29,8 @@ def digest(groups: Iterable[Group], home: Path) -> str:
         )
         parts.append(_section(group, place, judged.to_dict()))
     head = ["# The recorded runs in short", "",
-            "Written by `dialnb record`. The whole report, with every table, figure and interval, is a site that "
-            "`dialnb report` renders from the same files.", "",
+            "Written by `python -m tools.record`. The whole report, with every table, figure and interval, is a site "
+            "that `dialnb report` renders from the same files.", "",
             TRUST, "",
             f"| paper | profile | encoder | {' | '.join(VERDICTS)} |",
             f"|---|---|---|{'---:|' * len(VERDICTS)}"]  # fmt: skip

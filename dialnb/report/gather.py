@@ -15,9 +15,9 @@ import yaml
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, training_shares
+from dialnb.claims.papers import STUDIES, project_root
 from dialnb.errors import DataError
-from dialnb.papers import STUDIES, project_root
-from dialnb.runs.files import ITEMS, as_it_stands, read_rows, table_at
+from dialnb.files import ITEMS, as_it_stands, read_rows, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""

@@ -21,10 +21,10 @@ from markupsafe import Markup
 
 from dialnb import __version__
 from dialnb.claims import FAILS, HOLDS, MARKS, VERDICTS, interval_text, verdict_text
-from dialnb.claims.intervals import PLACE
+from dialnb.claims.papers import STUDIES, compare_table, load_paper, project_root
+from dialnb.claims.rendering import Comparison
 from dialnb.errors import DataError
-from dialnb.papers import STUDIES, compare_table, load_paper, project_root
-from dialnb.rendering import Comparison
+from dialnb.evaluation.intervals import PLACE
 from dialnb.report.gather import Damaged, Group, gather, read_record, without_runs
 from dialnb.report.pages import check_picture, notebook_body, sanitised
 from dialnb.runs.figures import FORMATS, redraw

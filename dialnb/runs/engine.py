@@ -23,9 +23,9 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
+from dialnb.files import LOCK, read_json, write_json, write_whole
 from dialnb.models.places import encoder_name
 from dialnb.runs.crate import write_crate
-from dialnb.runs.files import LOCK, read_json, write_json, write_whole
 from dialnb.runs.profiles import known_papers, load_profiles
 from dialnb.runs.provenance import provenance
 from dialnb.runs.run import run_name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import table_at
+from dialnb.files import table_at
 
 if TYPE_CHECKING:
     import pandas as pd

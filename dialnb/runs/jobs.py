@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dialnb.files import make_folder, read_json, say
 from dialnb.runs.engine import NotebookRun, Request, execute, not_written
-from dialnb.runs.files import make_folder, read_json, say
 from dialnb.runs.profiles import show
 
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dialnb.claims.papers import PACKAGED
 from dialnb.errors import BadParameter, DataError
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
-from dialnb.papers import PACKAGED
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 

@@ -288,7 +288,7 @@ SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
 
 def project(root: Path | None = None) -> Path:
     """The folder with `papers/` and `notebooks/`: given, named by DIALNB_PROJECT, or the checkout."""
-    from dialnb.papers import project_root
+    from dialnb.claims.papers import project_root
 
     named = root or os.environ.get("DIALNB_PROJECT")
     if not named:
@@ -301,7 +301,7 @@ def project(root: Path | None = None) -> Path:
 
 def known_papers(root: Path) -> list[str]:
     """Slugs of the papers of a project: the five in their order, then others by name."""
-    from dialnb.papers import SLUGS
+    from dialnb.claims.papers import SLUGS
 
     found = {path.parent.name for path in (root / "papers").glob("*/paper.yaml")}
     return [slug for slug in SLUGS if slug in found] + sorted(found - set(SLUGS))

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dialnb.runs.files import sha256
+from dialnb.files import sha256
 
 PACKAGES = (
     "dialnb", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "scipy", "pandas",

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from dialnb.errors import DataError, DialnbError
-from dialnb.runs.files import sha256
+from dialnb.files import sha256
 
 INDEX, RECORD = "result.json", "stage.json"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)

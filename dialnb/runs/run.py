@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from dialnb.claims.papers import PACKAGED
 from dialnb.errors import DialnbError, in_words
+from dialnb.files import ITEMS, LOCK, make_folder, say, write_json, write_table
 from dialnb.models.places import encoder_name
-from dialnb.papers import PACKAGED
-from dialnb.runs.files import ITEMS, LOCK, make_folder, say, write_json, write_table
 from dialnb.runs.fingerprints import fingerprint, hashed_once
 from dialnb.runs.planning import check_encoders
 from dialnb.runs.profiles import Settings, load_profiles, project
@@ -202,7 +202,7 @@ class Run:
 
     def table(self, table: str) -> Any:
         """The published table with ours beside it, to be shown; written to `tables/` when the run finishes."""
-        from dialnb.papers import compare_table
+        from dialnb.claims.papers import compare_table
 
         if not (self.root / "papers" / self.slug / "cells.yaml").is_file():
             shown = self.results[self.results.table == table] if "table" in self.results else self.results

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.files import read_rows
 from dialnb.runs.engine import Request
-from dialnb.runs.files import read_rows
 from dialnb.runs.jobs import command_line
 from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
 from dialnb.runs.tools import open_run

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import read_json, read_rows, read_run, table_at
+from dialnb.files import read_json, read_rows, read_run, table_at
 from dialnb.runs.provenance import hardware
 from dialnb.runs.results import INDEX, check_files, stored_encoders
 from dialnb.runs.run import MEASURED

@@ -12,8 +12,8 @@ from dialnb.data.corpora import collection
 from dialnb.data.levels import find as find
 from dialnb.errors import DialnbError, Offline
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
+from dialnb.files import say
 from dialnb.models.encoder import Encoder
-from dialnb.runs.files import say
 from dialnb.studies.training import Job
 from dialnb.training import TrainingSettings
 from dialnb.training.recipes import get_recipe, scaled
@@ -159,7 +159,7 @@ def rows_of(run, table: str) -> pd.DataFrame:
 
 def summary(run, table: str, index: Sequence[str], columns: Sequence[str], **where: Any) -> pd.DataFrame:
     """Means over seeds of a table's rows, laid out by ``index`` and ``columns``, for what the paper does not print."""
-    from dialnb.papers import select
+    from dialnb.claims.papers import select
 
     rows = select(rows_of(run, table), where)
     if rows.empty:

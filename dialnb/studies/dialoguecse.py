@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dialnb.claims.papers import FLOORS, load_paper
 from dialnb.errors import Offline
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import FLOORS, load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out, not_in, why
 from dialnb.studies.matching import (

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dialnb.claims.papers import FLOORS, load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.errors import DataError, DialnbError, Offline
 from dialnb.evaluation.floors import chance_rows
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
-from dialnb.papers import FLOORS, load_paper, select
 from dialnb.studies import common, tasks
 from dialnb.studies.common import Task, left_out, rows_of, settings_for, summary, why
 from dialnb.studies.curves import ablation_jobs, epoch_jobs

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dialnb import plots
-from dialnb.benchmarks.matching import bench_matching
 from dialnb.data import load
 from dialnb.data.records import MatchingGroup
 from dialnb.errors import DataError
@@ -20,6 +19,7 @@ from dialnb.studies.dialoguecse import BASELINES, Trained, encoder_name, instead
 from dialnb.studies.figures import absent
 from dialnb.studies.matching import Matching, geometry_of, matching_of, plane_of, sweep_point
 from dialnb.studies.matching_data import FAMILIES, LENGTHS, count, dialogues_of, evaluation_of, families, min_turns
+from dialnb.studies.matching_speed import bench_matching
 from dialnb.studies.spaces import no_projection
 
 OURS, SIAMESE = "DialogueCSE I2", "SiameseBERT-m"

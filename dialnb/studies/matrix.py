@@ -9,12 +9,12 @@ from __future__ import annotations
 import pandas as pd
 
 from dialnb import plots
-from dialnb.papers import FLOORS, select
+from dialnb.claims.papers import FLOORS, select
+from dialnb.claims.ranks import against_best, friedman, nemenyi_difference, ranks_of
 from dialnb.studies import common
 from dialnb.studies.common import Task, left_out, rows_of
 from dialnb.studies.figures import absent
 from dialnb.studies.matrix_models import RAW, UMS, Trained
-from dialnb.studies.matrix_ranks import against_best, friedman, nemenyi_difference, ranks_of
 from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column, retrieval_data
 
 TASKS = [column.name for column in COLUMNS]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dialnb.claims.intervals import Interval, mean_interval
+from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
+from dialnb.evaluation.intervals import Interval, mean_interval
 from dialnb.models.places import encoder_name
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix
 from dialnb.studies.common import rows_of
 from dialnb.studies.matrix_models import RAW, UMS
-from dialnb.studies.matrix_ranks import friedman, nemenyi_difference, ranks_of
 
 FILE = "guide.md"
 """Where a run keeps the page, and where the report looks for it."""

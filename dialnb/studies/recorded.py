@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dialnb.claims.papers import select
 from dialnb.errors import Offline
 from dialnb.evaluation import diaeval
 from dialnb.evaluation.floors import chance_rows
+from dialnb.files import read_json, read_rows
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import select
-from dialnb.runs.files import read_json, read_rows
 from dialnb.studies import common, dse, matching_data, matrix, matrix_tasks, selectors, tadse, ums
 from dialnb.studies.common import Task
 from dialnb.studies.matching import WORDS, score

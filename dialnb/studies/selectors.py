@@ -26,9 +26,9 @@ from dialnb.examples.manipulations import TASKS, Layout, bare_pieces, manipulati
 from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
-from dialnb.models.tokens import Tokens
 from dialnb.seeding import seeded
 from dialnb.studies.training import thin
+from dialnb.tokens import Tokens
 from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
 from dialnb.training.objectives_dialogue import ManipulationObjective, replaced_token_detection

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset
-from dialnb.papers import load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out, summary
 from dialnb.studies.figures import absent

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.examples.templates import Augmentation, make_template
-from dialnb.papers import load_paper
 from dialnb.studies.common import left_out, not_in
 from dialnb.studies.tadse_models import DATASETS, available, entities, lacking
 from dialnb.studies.templates import Filled, statistics_of

@@ -19,8 +19,8 @@ from dialnb.data.records import InferenceItem, Record, ScoredPair
 from dialnb.data.store import default_store
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.pairs import tail_quirk
+from dialnb.files import read_json, write_json
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.runs.files import read_json, write_json
 from dialnb.training import TrainingSettings
 from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 from dialnb.training.recipes import scaled, train_recipe

@@ -11,12 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import Offline
 from dialnb.evaluation.adversarial import build_adversarial
 from dialnb.evaluation.floors import chance_rows
-from dialnb.papers import load_paper
 from dialnb.studies import common, selectors
 from dialnb.studies.common import find, not_in, rows_of, why
 from dialnb.studies.selectors import FINE_TUNING, answer

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from dialnb import plots
+from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset, load
 from dialnb.errors import DataError, DialnbError
 from dialnb.evaluation.projection import METHODS
 from dialnb.examples.manipulations import MARKS, Manipulation, deletion, insertion, search
-from dialnb.papers import FLOORS
 from dialnb.studies.common import rows_of, why
 from dialnb.studies.figures import absent
 from dialnb.studies.selectors import groups_of, project_marks

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.examples.manipulations import TASKS
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import load_paper
 from dialnb.studies import common
 from dialnb.studies.common import left_out
 from dialnb.studies.matching import pretrain_on

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dialnb import plots
+from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset
 from dialnb.errors import DialnbError
 from dialnb.evaluation import diaeval, geometry
@@ -23,7 +24,6 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.examples.windows import WINDOWS, context_length
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import FLOORS
 from dialnb.studies import common
 from dialnb.studies import wmdc_sweeps as sweeps
 from dialnb.studies.common import left_out, rows_of, settings_for, why

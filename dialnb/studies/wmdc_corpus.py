@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dialnb.claims.counts import CORPORA
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.bundle import index
 from dialnb.data.corpora import TODBERT, collection, utterances_of
@@ -19,9 +21,7 @@ from dialnb.errors import DataError, Offline
 from dialnb.evaluation import diaeval
 from dialnb.examples.windows import WINDOWS, cumulative_share, response_frequencies, response_key
 from dialnb.losses import inverse_response_frequency
-from dialnb.papers import load_paper
 from dialnb.plots.windows import frequency_share, window_pairs
-from dialnb.stats import CORPORA
 from dialnb.studies.common import left_out, why
 from dialnb.studies.training import thin
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
 
 
 class Ahead:

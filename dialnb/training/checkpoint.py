@@ -17,7 +17,7 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from dialnb.errors import TrainingError
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
 
 PREFIX = "step-"
 

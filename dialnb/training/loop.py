@@ -26,11 +26,12 @@ from accelerate.utils import broadcast
 from torch import nn
 
 from dialnb.errors import TrainingError
+from dialnb.examples.batches import Batch, Examples
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
 from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
-from dialnb.training.objective import Batch, Examples, Objective
+from dialnb.training.objective import Objective
 from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings

@@ -11,9 +11,10 @@ from torch import nn
 
 from dialnb import losses
 from dialnb.errors import BadParameter, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
-from dialnb.models.tokens import Packed
-from dialnb.training.objective import Batch, Objective
+from dialnb.tokens import Packed
+from dialnb.training.objective import Objective
 
 PAIR_LOSSES: dict[str, Callable] = {
     "hard_negative": losses.hard_negative_loss,

@@ -9,9 +9,10 @@ from torch import nn
 
 from dialnb import losses
 from dialnb.errors import UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.models.encoder import Encoder
-from dialnb.models.tokens import Packed
-from dialnb.training.objective import Batch, Objective
+from dialnb.tokens import Packed
+from dialnb.training.objective import Objective
 from dialnb.training.objectives import ReplacedTokenDetection
 from dialnb.training.pretrain import GENERATOR, new_transformer
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dialnb.data.corpora import Conversation, paired_dialogues
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Examples
 from dialnb.examples.masking import MaskedExamples, MaskedPairExamples
 from dialnb.examples.pairs import (
     PairExamples,
@@ -27,7 +28,7 @@ from dialnb.examples.templates import Augmentation, augmented_dropout_examples, 
 from dialnb.examples.windows import WINDOWS, window_examples
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
-from dialnb.training.objective import Examples, Objective, Sum
+from dialnb.training.objective import Objective, Sum
 from dialnb.training.objectives import MaskedLanguageModel, PairObjective, TemplateObjective
 from dialnb.training.pretrain import language_rows
 from dialnb.training.settings import TrainingSettings

@@ -20,7 +20,7 @@ from dialnb.errors import DataError, UnknownName
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dialnb.comparison import Comparison
+    from dialnb.claims.comparison import Comparison
 
 SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
 """The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
@@ -94,7 +94,7 @@ class Paper:
         return self.slug in OWN
 
 
-PACKAGED = Path(__file__).resolve().parent / "project"
+PACKAGED = Path(__file__).resolve().parents[1] / "project"
 """The copy of the project that a wheel carries. It is only read: runs are written to the working folder."""
 
 
@@ -246,7 +246,7 @@ def compare_table(
     >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
     ['needs the hub', 'not part of this run']
     """
-    from dialnb.comparison import compare
+    from dialnb.claims.comparison import compare
 
     return compare(slug, _find(slug, table), results, not_run)
 

@@ -1,18 +1,28 @@
-"""Keep a finished run in the repository: its numbers beside the paper's, its figures, its executed notebook."""
+"""Keep a finished run in the repository: its numbers beside the paper's, its figures, its executed notebook.
+
+    python -m tools.record RUN [RUN ...]
+
+Kept runs are judged again: python -m tools.record papers/*/results/gpu
+"""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import lzma
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from dialnb.errors import DataError
+from dialnb.files import read_rows, write_json, write_table
 from dialnb.plots.style import smaller
+from dialnb.report.digest import digest
+from dialnb.report.gather import gather, recorded_runs
 from dialnb.runs.crate import write_crate
-from dialnb.runs.files import read_rows, write_json, write_table
+from dialnb.runs.profiles import project
 from dialnb.runs.tools import open_run
 
 LARGEST = 3_000_000
@@ -74,7 +84,7 @@ def record(folder: Path, root: Path) -> list[Path]:
 
 def judge_again(folder: Path) -> None:
     """Judge a record anew and write its claims and the paper's tables as today's code does; the measurements stay."""
-    from dialnb.papers import compare_table, load_paper
+    from dialnb.claims.papers import compare_table, load_paper
     from dialnb.report.gather import gather
 
     group = next(group for group in gather([folder]) if group.runs)
@@ -157,3 +167,25 @@ def _fewer_stages(outputs: list[dict]) -> list[dict]:
     if told > STAGES:
         last["text"].append(f"... and {told - STAGES} more: run.json lists every stage\n")
     return [output for output in kept if output.get("text", True)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Keep the runs, say how large they are, and write the digest of all that is kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN", help="finished runs, or kept ones to judge again"
+    )
+    parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
+    options = parser.parse_args(arguments)
+    root = project(options.project)
+    places = [place for folder in options.folders for place in record(folder, root)]
+    if not options.project:
+        home = root / "papers"
+        (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")
+    for place in places:
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()

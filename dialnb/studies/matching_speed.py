@@ -1,6 +1,6 @@
 """DialogueCSE's step, context encoded once and candidates together, against a plain loop over candidates.
 
-    python -m dialnb.benchmarks.matching
+    python -m benchmarks.matching
 
 Forward and backward pass of the same groups with the same weights; the exit code is 1 unless the packed step is at
 least 5 times faster and the losses agree to 1e-6.
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from dialnb import losses
+from dialnb.examples.batches import Batch
 from dialnb.examples.matching import MatchingExamples
-from dialnb.training.objective import Batch
 from dialnb.training.objectives_dialogue import MatchingGuidedObjective
 
 

@@ -14,8 +14,6 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from dialnb.models import cpu
-
 
 @dataclass(frozen=True)
 class Tokens(Sequence):
@@ -123,11 +121,6 @@ class Packed:
     @property
     def max_length(self) -> int:
         return self.groups[-1][0]
-
-    @cached_property
-    def tiles(self) -> list[cpu.Tiles]:
-        """How attention on a CPU lays out this batch, for all layers."""
-        return cpu.make_tiles(self.groups)
 
     def places(self, sequences: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Rows of the packed token axis that hold position ``positions[i]`` of the caller's ``sequences[i]``."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, STYLE
+from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, STYLE, save
 
 
 def overview() -> Figure:
@@ -142,3 +144,8 @@ def _sketch_verdicts(axes: Axes, x: float, y: float, colour: str) -> None:
         axes.plot(zero + centre, height, marker=marker, color=tint, markersize=8, markeredgecolor="white")
     axes.text(x, y + 1.9, "not run", size=10.5, weight="bold", color=SOFT, va="center")
     axes.text(zero + 0.9, y + 1.9, "and why", size=9.5, color=SOFT, va="center")
+
+
+if __name__ == "__main__":
+    for written in save(overview(), Path(sys.argv[1]) / "overview"):
+        print(written)

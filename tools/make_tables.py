@@ -1,6 +1,6 @@
 """Write files.tsv and copies.tsv from the manifests of mirrors.
 
-    python dialnb/data/registry/make_tables.py MANIFEST.jsonl [MANIFEST.jsonl ...]
+    python tools/make_tables.py MANIFEST.jsonl [MANIFEST.jsonl ...]
 
 Every manifest line names one upstream file: dataset (or encoder), url, bytes and sha256 of the uncompressed file,
 license. `copies.tsv` gets one row per dataset and pinned repository (source, copy, base URL, licence), `files.tsv` one
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent.parent / "dialnb" / "data" / "registry"
 PINNED = re.compile(
     r"(?P<base>https://[^/]+/(?P<repository>[^/]+/[^/]+)/(?P<commit>[0-9a-f]{40}|resolve/main)/)(?P<path>.+)"
 )

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dialnb.data.leaks import leak_notes
+from dialnb.claims.leaks import leak_notes
+from dialnb.claims.papers import Table, dataset_name, load_cells, load_paper, plain, select
+from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.errors import DataError
-from dialnb.papers import Table, dataset_name, load_cells, load_paper, plain, select
-from dialnb.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 
 REPLICATES = ("train_seed", "seed")
 """Columns that tell repetitions of one measurement apart."""
@@ -47,7 +47,7 @@ class Estimate:
 def compare(
     slug: str, table: Table, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
 ) -> Comparison:
-    """See `dialnb.papers.compare_table`."""
+    """See `dialnb.claims.papers.compare_table`."""
     return _Comparer(slug, table, plain(results), not_run).compare()
 
 

@@ -1,6 +1,6 @@
 """How the bundled data are made: a recipe per dataset, applied to the sources, the same bytes every time.
 
-    dialnb data bundle --out dialnb/assets/data
+    python -m tools.bundling dialnb/assets/data
 
 Only datasets whose licence allows redistribution are taken; a recipe whose source does not say so must state the
 licence of the part that it takes. Sampling goes by the sha256 of a record's id, so it needs no random numbers.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -236,7 +237,7 @@ def attribution(store: Store) -> str:
         "# Attribution",
         "",
         "The files in this folder are parts of the datasets below, brought into one form (a JSON array per record; see",
-        "`bundle.json`) by `dialnb data bundle`. They are under the licences of their sources, not that of the code.",
+        "`bundle.json`) by `python -m tools.bundling`. They are under the licences of their sources, not the code's.",
         f"Files under {' and '.join(SHARE_ALIKE)} may be passed on, changed or not, under the same licence only.",
     ]
     for recipe in RECIPES:
@@ -254,3 +255,10 @@ def attribution(store: Store) -> str:
         terms = text.partition("\n\n")[2].partition("\n\n")[2].strip()
         lines += ["", f"## Terms of {licence} ({names})", "", *terms.splitlines()]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    from dialnb.data.store import default_store
+
+    for name, entry in build(default_store(), Path(sys.argv[1])).items():
+        print(f"bundled/{name}: {entry['file']}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dialnb.papers import Cell, Table
+from dialnb.claims.papers import Cell, Table
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler

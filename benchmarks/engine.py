@@ -1,6 +1,6 @@
 """The engine against its peers: one table, every row measured in the same run on the same texts.
 
-``dialnb bench`` runs it: the training step of DSE (pairs per second), encoding (texts per second) and the
+``python -m benchmarks`` runs it: the training step of DSE (pairs per second), encoding (texts per second) and the
 cross-encoder step of UMS (real tokens per second). Weights are random: speed does not depend on them.
 """
 
@@ -17,10 +17,10 @@ import pandas as pd
 import torch
 from torch import nn
 
-from dialnb.benchmarks import peers
+from benchmarks import peers
 from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import Encoder
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings, train
 from dialnb.training.objectives import PairObjective
 from dialnb.training.pretrain import SHAPES

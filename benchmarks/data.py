@@ -1,6 +1,6 @@
 """How fast the data layer is: read all of SGD, open it again from the cache, walk through it; with peak memory.
 
-    python -m dialnb.benchmarks.data
+    python -m benchmarks.data
 
 The source files come from the mirror (DIALNB_MIRROR) or from upstream into a temporary cache, so every figure is that
 of a first use, and every step runs in a process of its own. The exit code is 1 if a limit is missed.
@@ -46,7 +46,7 @@ def main() -> int:
 
 def _measure(step: str, folder: str) -> dict[str, float]:
     """Run one step in a process of its own, so that its memory is its own too."""
-    command = [sys.executable, "-m", "dialnb.benchmarks.data", step, folder]
+    command = [sys.executable, "-m", "benchmarks.data", step, folder]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 

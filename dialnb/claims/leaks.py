@@ -88,11 +88,11 @@ def leaks(encoder: str, test: str, weights: Mapping[str, str] = MappingProxyType
 def leak_notes(rows: pd.DataFrame, encoder: str = "") -> pd.Series:
     """For each tidy row the sentence of `leaks`, by the encoder of the row or, where it names none, the run's.
 
-    Rows that `dialnb.runs.files.read_rows` read from a run know the weights of its encoders.
+    Rows that `dialnb.files.read_rows` read from a run know the weights of its encoders.
     """
     import pandas as pd
 
-    from dialnb.papers import select
+    from dialnb.claims.papers import select
 
     weights, index = rows.attrs.get("weights", {}), rows.index
     rows = rows.reset_index(drop=True)  # two measurements of one cell may share a number

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import TODBERT
 from dialnb.errors import Offline, UnknownName
-from dialnb.papers import load_paper
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
