@@ -180,13 +180,17 @@ class _Comparer:
         for rule in self.spec.get("rows", ()):
             if "constant" in rule and _meets(labels, rule["if"]):
                 return CONSTANT, rule["constant"]
+            if "lacking" in rule and _meets(labels, rule["if"]):
+                return NOT_RUN, rule["lacking"]
         if column in self.spec.get("lacking", {}):
             return NOT_RUN, self.spec["lacking"][column]
         model = self._where(labels)["model"]
+        wanted = (self._where(labels) | self.spec.get("columns", {}).get(column, {})).get("dataset", "")
+        datasets = [None, "", *(wanted if isinstance(wanted, list) else [wanted])]
         for entry in self.not_run:
             same_table = entry.get("table") in (None, "", self.table.id)
             same_model = entry.get("model") in (None, "", labels["model"], model)
-            same_data = entry.get("dataset") in (None, "", labels.get("dataset"))
+            same_data = entry.get("dataset") in datasets
             if same_table and same_model and same_data and entry.get("column") in (None, "", column):
                 return NOT_RUN, str(entry["reason"])
         return NOT_RUN, "not part of this run"

@@ -254,6 +254,13 @@ class Profiles:
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         return Settings(MappingProxyType(values), origin, helps)
 
+    def offered(self, parameter: Parameter) -> set[Any]:
+        """What a list may hold: its choices, and what some profile has in it."""
+        values = set(parameter.choices)
+        for changes in self.profiles.values():
+            values |= set(changes.get(parameter.name) or ())
+        return values
+
     def parameter(self, name: str) -> Parameter:
         if name not in self.parameters:
             raise UnknownName(f"parameter of {self.slug}", name, self.parameters)

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from filelock import FileLock, Timeout
 
 from dialnb.claims.papers import PACKAGED
-from dialnb.errors import DialnbError, in_words
+from dialnb.errors import DialnbError, UnknownName, in_words
 from dialnb.files import ITEMS, LOCK, make_folder, say, write_json, write_table
 from dialnb.models.places import encoder_name
 from dialnb.runs.fingerprints import fingerprint, hashed_once
 from dialnb.runs.planning import check_encoders
-from dialnb.runs.profiles import Settings, load_profiles, project
+from dialnb.runs.profiles import PROFILES, Settings, load_profiles, project
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
 from dialnb.runs.workers import Jobs, Workers
@@ -33,6 +34,10 @@ from dialnb.runs.workers import Jobs, Workers
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from dialnb.data import Dataset
+    from dialnb.models.encoder import Encoder
+    from dialnb.runs.grid import Model, Task, Trained
 
 MEASURED = ("value", "n")
 
@@ -71,6 +76,15 @@ def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", override
     return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 
+class Sentence(str):
+    """Text that a notebook shows as text, without the quotes of a string."""
+
+    __slots__ = ()
+
+    def _repr_markdown_(self) -> str:
+        return self
+
+
 class Run:
     """What the cells of a notebook talk to; made by `start`."""
 
@@ -84,6 +98,7 @@ class Run:
         self.facts: dict[str, Any] = {}
         self.judged: Any = None
         self._tables: dict[str, Any] = {}
+        self._profiles = load_profiles(slug, root)
         self._data: list[dict[str, Any]] = []
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers: Workers | None = None
@@ -106,10 +121,10 @@ class Run:
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints. `code` names
         further modules that the result depends on, beyond those that the function's own code reaches.
         """
+        name = str(name)
         if not self._told:
             say(f"stage {name}")
-        given = [part for v in inputs.values() for part in (v if isinstance(v, list | tuple) else [v])]
-        self._data += [_used(value) for value in given if hasattr(value, "licence")]
+        self._data += [_used(dataset) for dataset in _datasets_in(list(inputs.values()))]
         began = time.perf_counter()
         self._inside = True
         try:
@@ -160,6 +175,91 @@ class Run:
         """Record facts of the stage that is running, or of the run itself, in `run.json`."""
         (self._cache.facts if self._inside else self.facts).update(facts)
 
+    # --- models and tasks -----------------------------------------------------------------------------------------
+
+    def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
+        """Train the models that the profile asks for, once for every training seed; the others say why not.
+
+        With several workers the tasks ``ahead`` are asked of each model as soon as it is there.
+        """
+        from dialnb.runs.grid import Grid
+
+        return Grid(self, models, ahead).train()
+
+    def evaluate(self, trained: Trained, tasks: Iterable[Task], floors: Any = None) -> pd.DataFrame:
+        """Ask every model every question, and keep the rows; with an encoder for ``floors``, of these too."""
+        from dialnb.runs.grid import evaluate
+
+        return evaluate(self, trained, tasks, floors)
+
+    def ask(self, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
+        """Ask as `evaluate` does, but give the rows back without keeping them: coordinates of a figure, for example."""
+        from dialnb.runs.grid import ask
+
+        return ask(self, trained, list(tasks))
+
+    def corpus(self) -> list[Dataset]:
+        """The dialogue corpora of the profile: what is bundled, or a collection read from its sources."""
+        from dialnb.data import load
+        from dialnb.data.corpora import collection
+
+        if self.settings["corpus"] == "bundled":
+            return [load("bundled/dialogues")]
+        return [load(part.dataset, part.variant) for part in collection(self.settings["corpus"]) if part.paired]
+
+    def encoder(self) -> Encoder:
+        """The encoder that the models of this run start from."""
+        from dialnb.models.encoder import load_encoder
+
+        return load_encoder(self.settings["encoder"])
+
+    def elsewhere(self, slug: str) -> Settings:
+        """The settings that another notebook has in this profile, from this run's encoder and seed."""
+        other = load_profiles(slug, self.root)
+        return other.resolve(self.profile, self.settings["seed"], self.settings["encoder"])
+
+    def wants(self, name: str) -> bool:
+        """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it."""
+        return self._wanted(name, self.settings)
+
+    def _wanted(self, name: str, settings: Mapping[str, Any]) -> bool:
+        lists = [p.name for p in self._profiles.parameters.values() if p.is_list and name in self._profiles.offered(p)]
+        return not lists or any(name in settings[each] for each in lists)
+
+    def left_out(self, name: str = "") -> str:
+        """The reason of what the profile leaves out, with the smallest larger one that has it."""
+        larger = PROFILES[max(PROFILES.index(self.profile) + 1, 0 if name else 2) :]
+        having = [each for each in larger if each in self._profiles.profiles]
+        having = [each for each in having if self._wanted(name, self._profiles.resolve(each))]
+        where = f"; it runs with '{having[0]}'" if having else ""
+        return f"left out of the {self.profile} profile to keep its time{where}"
+
+    def note_absent(self, reason: str, table: str = "", **labels: str) -> None:
+        """Say why rows are missing: those of a ``model``, a ``dataset`` or a ``column``, in one table or in all."""
+        self.not_run(table, reason=reason, **labels)
+
+    def datasets(self, task: Task) -> dict[str, Dataset]:
+        """The datasets of a task; those that cannot be had are noted in its table."""
+        if not isinstance(task.data, str):
+            return dict(task.data)
+        found, lacking = self._named_data(task.data)
+        for dataset, reason in lacking.items():
+            self.note_absent(reason, task.table, dataset=dataset)
+        return found
+
+    def data(self, name: str) -> dict[str, Dataset]:
+        """What `papers/<slug>/data.yaml` calls ``name``, at the level of data of the run."""
+        return self._named_data(name)[0]
+
+    def _named_data(self, name: str) -> tuple[dict[str, Dataset], dict[str, str]]:
+        from dialnb.runs.grid import choose_datasets
+
+        path = self.root / "papers" / self.slug / "data.yaml"
+        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if name not in known:
+            raise UnknownName(f"data in {path.name} of {self.slug}", name, known)
+        return choose_datasets(known[name], self.settings["data"])
+
     # --- results --------------------------------------------------------------------------------------------------
 
     def add(self, rows: pd.DataFrame, **labels: Any) -> Run:
@@ -200,6 +300,29 @@ class Run:
         self.missing = [e for e in self.missing if {**e, "reason": ""} != {**entry, "reason": ""}] + [entry]
         return self
 
+    def rows(self, table: str) -> pd.DataFrame:
+        """The tidy rows of one table so far."""
+        return self.results[self.results["table"] == table] if "table" in self.results else self.results
+
+    def summary(self, table: str, index: list[str], columns: list[str], **where: Any) -> pd.DataFrame:
+        """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print."""
+        import pandas as pd
+
+        from dialnb.claims.papers import select
+
+        rows = select(self.rows(table), where)
+        if rows.empty:
+            return pd.DataFrame()
+        rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
+        return rows.pivot_table("value", index, columns, sort=False).round(2)
+
+    def times(self, trained: Trained, shown: int = 8) -> pd.DataFrame:
+        """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
+        times = self.keep("training-times", trained.times())
+        if len(times) > shown:
+            say(f"the first {shown} of {len(times)} trainings; tables/training-times.csv has all of them")
+        return times.head(shown)
+
     def table(self, table: str) -> Any:
         """The published table with ours beside it, to be shown; written to `tables/` when the run finishes."""
         from dialnb.claims.papers import compare_table
@@ -207,7 +330,8 @@ class Run:
         if not (self.root / "papers" / self.slug / "cells.yaml").is_file():
             shown = self.results[self.results.table == table] if "table" in self.results else self.results
         else:
-            shown = compare_table(self.slug, table, self.results, self.missing)
+            rest = {"table": table, "reason": self.left_out()}  # for cells that nothing else explains
+            shown = compare_table(self.slug, table, self.results, [*self.missing, rest])
         self._tables[table] = shown
         return shown
 
@@ -217,12 +341,26 @@ class Run:
         return shown
 
     def figure(
-        self, name: str, figure: Callable | Figure, *, data: pd.DataFrame, caption: str, alt: str, **arguments: Any
-    ) -> Figure:
+        self,
+        name: str,
+        figure: Callable | Figure,
+        *,
+        data: pd.DataFrame,
+        caption: str,
+        alt: str,
+        otherwise: str = "",
+        **arguments: Any,
+    ) -> Figure | Sentence:
         """Save a figure with the data it was drawn from. Give a function of `dialnb.plots` to be called with `data` and
         `arguments`: such a figure can be drawn again in another style or format (`dialnb figures`).
+
+        Without data it is not drawn: the reason, ``otherwise``, is noted and stands in its place.
         """
         from dialnb.runs.figures import save_figure
+
+        if data.empty:
+            self.not_run(name, reason=otherwise or self.left_out(name))
+            return Sentence(f"Not drawn: {otherwise or self.left_out(name)}.")
 
         return save_figure(self.folder / "figures", name, figure, data, caption, alt, arguments)
 
@@ -311,6 +449,19 @@ def _shown(settings: Mapping[str, Any]) -> dict[str, Any]:
         return encoder_name(value) if isinstance(value, str) and value else value
 
     return {name: shown(value) for name, value in settings.items()}
+
+
+def _datasets_in(value: Any) -> Iterator[Any]:
+    """Every dataset within the inputs of a stage."""
+    if hasattr(value, "licence"):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _datasets_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _datasets_in(part)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _datasets_in([getattr(value, part.name) for part in fields(value)])
 
 
 def _used(dataset: Any) -> dict[str, Any]:

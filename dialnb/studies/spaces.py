@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import Task
 from dialnb.studies.tasks import question_answers, train_and_test
 from dialnb.studies.training import Job, thin
 
@@ -68,6 +70,17 @@ def projection_jobs(
         pairs = {"records": questions, "pairs": s.plot_pairs, "responses": s.plot_random}
         jobs[f"{METHODS[method]} of questions: {name}"] = project_pairs, common | pairs
     return jobs
+
+
+def plane_tasks(s: Mapping[str, Any], method: str) -> list[Task]:
+    """The two rows of F1: intents with out-of-scope utterances, questions with their answers."""
+    shape = {"intents": s["plot_intents"], "points": s["plot_points"], "outside": s["plot_outside"]}
+    pairs = {"pairs": s["plot_pairs"], "responses": s["plot_random"]}
+    common = {"method": method, "seed": s["seed"]}
+    return [
+        Task("F1", project_intents, "out of scope", common | shape, f"{METHODS[method]} of intents"),
+        Task("F1", project_pairs, "questions", common | pairs, f"{METHODS[method]} of questions"),
+    ]
 
 
 def no_projection(run, method: str) -> str:

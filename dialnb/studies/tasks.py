@@ -119,6 +119,11 @@ def intents_of(
     return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
 
 
+def one_shot_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, seeds) -> pd.DataFrame:
+    """The 1-shot accuracy that ablations are scored by."""
+    return intents_of(encoder, records, dataset, limit, (1,), seeds).query("method == 'prototype-code'")
+
+
 def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> pd.DataFrame:
     """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
     train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)

@@ -45,24 +45,32 @@ def _rehearse(loss: Callable, sides: int, options: dict) -> None:
 class PairObjective(Objective):
     """Two sides per example, in-batch negatives. DSE, SimCSE, TOD-BERT's contrast and WMDC are settings of it.
 
+    ``loss`` is one of `PAIR_LOSSES` or a function of your own of two matrices of vectors [batch, d].
     ``windows`` gives one head per window size (WMDC); the batch's array ``window`` picks it. Arrays ``weights`` and
     ``duplicates`` of the batch travel to the loss under the names it takes.
     """
 
     def __init__(
-        self, dim: int, loss: str = "hard_negative", head: str = "contrastive", pooling: str = "mean",
-        windows: tuple[int, ...] = (), **options,
-    ) -> None:  # fmt: skip
+        self,
+        dim: int,
+        loss: str | Callable = "hard_negative",
+        head: str = "contrastive",
+        pooling: str = "mean",
+        windows: tuple[int, ...] = (),
+        **options,
+    ) -> None:
         super().__init__()
         for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
-            if value not in known:
+            if isinstance(value, str) and value not in known:
                 raise UnknownName(kind, value, known)
-        known = [name for name in signature(PAIR_LOSSES[loss]).parameters if name not in FROM_BATCH]
-        for name in options:
-            if name not in known:
-                raise UnknownName(f"option of the {loss} loss", name, known)
-        _rehearse(PAIR_LOSSES[loss], 2, options)
-        self.names = {"loss": loss, "head": head, "pooling": pooling, "windows": list(windows), **options}
+        self.function = PAIR_LOSSES[loss] if isinstance(loss, str) else loss
+        name = loss if isinstance(loss, str) else loss.__name__
+        known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
+        for option in options:
+            if option not in known:
+                raise UnknownName(f"option of the {name} loss", option, known)
+        _rehearse(self.function, 2, options)
+        self.names = {"loss": name, "head": head, "pooling": pooling, "windows": list(windows), **options}
         self.pooling, self.options = pooling, options
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
 
@@ -80,7 +88,7 @@ class PairObjective(Objective):
     def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
         first, second = vectors["first"], vectors["second"]
         extra = {k: v for k, v in vectors.items() if k not in ("first", "second")}
-        return PAIR_LOSSES[self.names["loss"]](first, second, **self.options, **extra)
+        return self.function(first, second, **self.options, **extra)
 
     def describe(self) -> dict:
         return {"objective": "PairObjective", **self.names}
