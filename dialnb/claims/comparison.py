@@ -177,23 +177,26 @@ class _Comparer:
         """ran, substitute, constant or not run, and the sentence that goes with it."""
         if found.seeds:
             return (SUBSTITUTE, "; ".join(found.stand_ins)) if found.stand_ins else (RAN, "")
-        for rule in self.spec.get("rows", ()):
-            if "constant" in rule and _meets(labels, rule["if"]):
+        rules = [rule for rule in self.spec.get("rows", ()) if _meets(labels, rule["if"])]
+        for rule in rules:
+            if "constant" in rule:
                 return CONSTANT, rule["constant"]
-            if "lacking" in rule and _meets(labels, rule["if"]):
-                return NOT_RUN, rule["lacking"]
         if column in self.spec.get("lacking", {}):
             return NOT_RUN, self.spec["lacking"][column]
-        model = self._where(labels)["model"]
-        wanted = (self._where(labels) | self.spec.get("columns", {}).get(column, {})).get("dataset", "")
-        datasets = [None, "", *(wanted if isinstance(wanted, list) else [wanted])]
+        where = self._where(labels)
+        wanted = (where | self.spec.get("columns", {}).get(column, {})).get("dataset")
+        datasets = [None, "", labels.get("model"), *(wanted if isinstance(wanted, list) else [wanted])]
+        general = []
         for entry in self.not_run:
             same_table = entry.get("table") in (None, "", self.table.id)
-            same_model = entry.get("model") in (None, "", labels["model"], model)
-            same_data = entry.get("dataset") in datasets
-            if same_table and same_model and same_data and entry.get("column") in (None, "", column):
-                return NOT_RUN, str(entry["reason"])
-        return NOT_RUN, "not part of this run"
+            same_model = entry.get("model") in (None, "", labels["model"], where["model"])
+            same_cell = entry.get("dataset") in datasets and entry.get("column") in (None, "", column)
+            if same_table and same_model and same_cell:
+                if entry.get("model") or entry.get("dataset") or entry.get("column"):
+                    return NOT_RUN, str(entry["reason"])
+                general.append(str(entry["reason"]))
+        general = [rule["lacking"] for rule in rules if "lacking" in rule] + general
+        return NOT_RUN, general[0] if general else "not part of this run"
 
 
 def row_selectors(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ changed is made again. Training seeds are a dimension of the grid: each model is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -321,7 +322,8 @@ class Grid:
     def _can_be_had(self, name: str, model: Model, models: Mapping[str, Model]) -> bool:
         """Whether the profile takes a model and its start is there; else the reason is noted."""
         try:
-            for each in (name, model.start):
+            recipe = model.recipe if isinstance(model.recipe, str) else ""
+            for each in (name, recipe, model.start):
                 if not self.run.wants(each):
                     raise DialnbError(self.run.left_out(each))
             if model.start in self.reasons:
@@ -417,29 +419,39 @@ def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
+CHOICE = re.compile(
+    r"(?:(?P<level>bundled|sources|official) )?(?P<name>[^:\[]+?)(?::(?P<variant>[^\[]+?))?(?:\[::(?P<step>\d+)\])?"
+    r"(?: as (?P<label>.+))?"
+)
+
+
 def choose_datasets(entries: Iterable[str | list[str]], level: str) -> tuple[dict[str, Dataset], dict[str, str]]:
     """Load what an entry of `data.yaml` names, and say of what cannot be had why not.
 
     Each entry is a dataset, or several of which the first is taken that the ``level`` admits and that is there. One is
-    written as ``[LEVEL] NAME[:VARIANT] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
-    ``sources``; rows carry the label.
+    written as ``[LEVEL] NAME[:VARIANT][[::STEP]] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
+    ``sources``; every STEP-th record is taken; rows carry the label.
     """
     found, lacking = {}, {}
     for entry in entries:
-        choices, labels = [], {}
+        choices = {}
         for text in [entry] if isinstance(entry, str) else entry:
-            text, _, label = text.partition(" as ")
-            where, _, name = text.rpartition(" ")
-            name, _, variant = name.partition(":")
-            where = where or ("bundled" if name.startswith("bundled/") else "sources")
-            choices.append((where, name, variant or None))
-            labels[name] = label or name.removeprefix("bundled/")
+            parts = CHOICE.fullmatch(text).groupdict()
+            usual = "bundled" if parts["name"].startswith("bundled/") else "sources"
+            choices[parts["level"] or usual, parts["name"], parts["variant"]] = parts
+        label = next(iter(choices.values()))
         try:
             dataset = find(level, *choices)
-            found[labels[dataset.name]] = dataset
+            label = next(parts for (_, name, _), parts in choices.items() if name == dataset.name)
+            step = int(label["step"] or 1)
+            found[_label(label)] = dataset[::step] if step > 1 else dataset
         except Offline as error:
-            lacking[labels[choices[0][1]]] = first_sentence(error)
+            lacking[_label(label)] = first_sentence(error)
     return found, lacking
+
+
+def _label(parts: Mapping[str, str | None]) -> str:
+    return parts["label"] or parts["name"].removeprefix("bundled/")
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -492,7 +504,8 @@ def answers(
         jobs |= floor_questions(run, tasks, floors)
     for question, answer in run.stage_each(jobs).items():
         model = trained.models.get(question.model)
-        labels = {"model": question.model} | dict(question.task.labels) | (dict(model.labels) if model else {})
+        labels = {"model": question.model} | ({"table": question.table} if question.table else {})
+        labels |= dict(question.task.labels) | (dict(model.labels) if model else {})
         if isinstance(answer, dict):  # rows, and what each test item scored
             run.add_items(answer["items"], model=labels["model"], table=question.table, train_seed=question.seed)
             answer = answer["rows"]
@@ -507,7 +520,13 @@ def ask(run: Run, trained: Trained, tasks: list[Task]) -> pd.DataFrame:
     return pd.concat([rows for _, rows in parts], ignore_index=True) if parts else pd.DataFrame()
 
 
-def evaluate(run: Run, trained: Trained, tasks: Iterable[Task], floors: Encoder | None = None) -> pd.DataFrame:
+def evaluate(
+    run: Run,
+    trained: Trained,
+    tasks: Iterable[Task],
+    floors: Encoder | None = None,
+    keep: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+) -> pd.DataFrame:
     """Ask what the profile takes of the tasks and keep the rows; of the other tables, say why they are empty."""
     wanted = []
     for task in tasks:
@@ -518,12 +537,12 @@ def evaluate(run: Run, trained: Trained, tasks: Iterable[Task], floors: Encoder 
     parts = []
     for question, rows in answers(run, trained, wanted, floors):
         start = start_name(run, trained.models, question.model)
-        labels = {"table": question.table, "train_seed": question.seed, "encoder": start}
+        labels = {"train_seed": question.seed, "encoder": start}
         parts.append(rows.assign(**{name: value for name, value in labels.items() if name not in rows}))
     if not parts:
         return pd.DataFrame({"value": [], "table": [], "model": [], "protocol": []})
     joined = pd.concat(parts, ignore_index=True)
-    run.add(joined)
+    run.add(keep(joined) if keep else joined)
     return joined
 
 

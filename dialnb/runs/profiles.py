@@ -255,10 +255,13 @@ class Profiles:
         return Settings(MappingProxyType(values), origin, helps)
 
     def offered(self, parameter: Parameter) -> set[Any]:
-        """What a list may hold: its choices, and what some profile has in it."""
+        """What a list may hold, or a further encoder may be: the choices, and what some profile has there."""
+        if not parameter.is_list and (parameter.kind != "encoder" or parameter.name == "encoder"):
+            return set()
         values = set(parameter.choices)
         for changes in self.profiles.values():
-            values |= set(changes.get(parameter.name) or ())
+            value = changes.get(parameter.name) or ()
+            values |= {value} if isinstance(value, str) else set(value)
         return values
 
     def parameter(self, name: str) -> Parameter:

@@ -186,11 +186,14 @@ class Run:
 
         return Grid(self, models, ahead).train()
 
-    def evaluate(self, trained: Trained, tasks: Iterable[Task], floors: Any = None) -> pd.DataFrame:
-        """Ask every model every question, and keep the rows; with an encoder for ``floors``, of these too."""
+    def evaluate(
+        self, trained: Trained, tasks: Iterable[Task], floors: Any = None, keep: Callable | None = None
+    ) -> pd.DataFrame:
+        """Ask every model every question and, with an encoder for them, every floor; the rows that ``keep`` lets pass
+        (default: all) join the results."""
         from dialnb.runs.grid import evaluate
 
-        return evaluate(self, trained, tasks, floors)
+        return evaluate(self, trained, tasks, floors, keep)
 
     def ask(self, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
         """Ask as `evaluate` does, but give the rows back without keeping them: coordinates of a figure, for example."""
@@ -223,8 +226,9 @@ class Run:
         return self._wanted(name, self.settings)
 
     def _wanted(self, name: str, settings: Mapping[str, Any]) -> bool:
-        lists = [p.name for p in self._profiles.parameters.values() if p.is_list and name in self._profiles.offered(p)]
-        return not lists or any(name in settings[each] for each in lists)
+        offering = [p for p in self._profiles.parameters.values() if name in self._profiles.offered(p)]
+        chosen = [settings[p.name] if p.is_list else [settings[p.name]] for p in offering]
+        return not offering or any(name in values for values in chosen)
 
     def left_out(self, name: str = "") -> str:
         """The reason of what the profile leaves out, with the smallest larger one that has it."""

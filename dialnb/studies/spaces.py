@@ -78,8 +78,8 @@ def plane_tasks(s: Mapping[str, Any], method: str) -> list[Task]:
     pairs = {"pairs": s["plot_pairs"], "responses": s["plot_random"]}
     common = {"method": method, "seed": s["seed"]}
     return [
-        Task("F1", project_intents, "out of scope", common | shape, f"{METHODS[method]} of intents"),
-        Task("F1", project_pairs, "questions", common | pairs, f"{METHODS[method]} of questions"),
+        Task("", project_intents, "out of scope", common | shape, f"{METHODS[method]} of intents"),
+        Task("", project_pairs, "questions", common | pairs, f"{METHODS[method]} of questions"),
     ]
 
 
