@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, utterances_of
+from dialnb.data.corpora import Conversation, sentences_of, utterances_of
 from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup
 from dialnb.examples.matching import sessions
 from dialnb.examples.pairs import tail_quirk
@@ -87,6 +87,21 @@ class Dialogues:
         if self.tail and said:
             return tuple(tail_quirk(said, record.utterances[0].speaker == "system"))
         return said
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The sentences of every record, whatever its kind; only those of dialogues answer each other."""
+
+    corpora: Sequence[Dataset]
+
+    def read(self) -> list[Conversation]:
+        talks = []
+        for part in self.corpora:
+            for record in part:
+                if said := sentences_of(record):
+                    talks.append(Conversation(part.name, said, part.table.kind == "Dialogue"))
+        return talks
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -495,29 +495,42 @@ def floor_questions(run: Run, tasks: Iterable[Task], pieces: Encoder) -> dict[Qu
     return jobs
 
 
-def answers(
-    run: Run, trained: Trained, tasks: list[Task], floors: Encoder | None = None
-) -> Iterator[tuple[Question, pd.DataFrame]]:
-    """Ask every task of every model and of the floors, all at once, so that no worker waits for a table to be full."""
+class Answer(NamedTuple):
+    """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
+
+    question: Question
+    rows: pd.DataFrame
+    more: Mapping[str, Any]
+
+
+def answers(run: Run, trained: Trained, tasks: Iterable[Task], floors: Encoder | None = None) -> list[Answer]:
+    """Ask every task of every model and of the floors, all at once, so that no worker waits for a table to be full.
+
+    A function may give a dictionary with ``rows`` and whatever else; ``items`` in it are what each test item scored.
+    """
+    tasks = list(tasks)
     jobs = questions(run, tasks, trained.results)
     if floors is not None:
         jobs |= floor_questions(run, tasks, floors)
+    given = []
     for question, answer in run.stage_each(jobs).items():
         model = trained.models.get(question.model)
         labels = {"model": question.model} | ({"table": question.table} if question.table else {})
         labels |= dict(question.task.labels) | (dict(model.labels) if model else {})
-        if isinstance(answer, dict):  # rows, and what each test item scored
-            run.add_items(answer["items"], model=labels["model"], table=question.table, train_seed=question.seed)
-            answer = answer["rows"]
-        yield question, answer.assign(**{name: value for name, value in labels.items() if name not in answer})
+        more = answer if isinstance(answer, dict) else {"rows": answer}
+        if "items" in more and question.table:
+            run.add_items(more["items"], model=labels["model"], table=question.table, train_seed=question.seed)
+        rows = more["rows"]
+        rows = rows.assign(**{name: value for name, value in labels.items() if name not in rows})
+        given.append(Answer(question, rows, more))
+    return given
 
 
-def ask(run: Run, trained: Trained, tasks: list[Task]) -> pd.DataFrame:
-    """The answers as one table, model by model; nothing is kept."""
-    parts = list(answers(run, trained, tasks))
+def ask(run: Run, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
+    """Put the answers into one table, model by model; nothing is kept."""
     order = list(trained)
-    parts.sort(key=lambda part: order.index(part[0].model))
-    return pd.concat([rows for _, rows in parts], ignore_index=True) if parts else pd.DataFrame()
+    parts = sorted(answers(run, trained, tasks), key=lambda answer: order.index(answer.question.model))
+    return pd.concat([answer.rows for answer in parts], ignore_index=True) if parts else pd.DataFrame()
 
 
 def evaluate(
@@ -535,7 +548,7 @@ def evaluate(
         else:
             run.note_absent(run.left_out(task.table), table=task.table)
     parts = []
-    for question, rows in answers(run, trained, wanted, floors):
+    for question, rows, _ in answers(run, trained, wanted, floors):
         start = start_name(run, trained.models, question.model)
         labels = {"train_seed": question.seed, "encoder": start}
         parts.append(rows.assign(**{name: value for name, value in labels.items() if name not in rows}))

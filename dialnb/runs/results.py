@@ -98,7 +98,7 @@ def stored_encoders(folder: Path) -> dict[str, Path]:
     todo = [read_sealed(folder / INDEX)[0]["value"]]
     while todo:
         body = todo.pop()
-        if isinstance(body, dict) and body.get("$") == "encoder":
+        if isinstance(body, dict) and body.get("$") in ("encoder", "selector"):
             found[body["name"]] = _beside(folder, body)
         elif isinstance(body, dict | list):
             todo += body.values() if isinstance(body, dict) else body
@@ -126,6 +126,7 @@ class _Writer:
         import torch
 
         from dialnb.models.encoder import Encoder
+        from dialnb.models.selector import Selector
 
         if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
             file = self._tensors(safetensors.numpy, {"array": np.ascontiguousarray(value)})
@@ -146,10 +147,11 @@ class _Writer:
             return {"$": "tensor", "file": file}
         if isinstance(value, pd.DataFrame):
             return self._frame(value, where)
-        if isinstance(value, Encoder):
+        if isinstance(value, Encoder | Selector):
             self.count += 1
-            folder = value.save(self.folder / f"encoder-{self.count}")
-            return {"$": "encoder", "file": folder.name, "name": value.name}
+            kind = type(value).__name__.lower()
+            folder = value.save(self.folder / f"{kind}-{self.count}")
+            return {"$": kind, "file": folder.name, "name": getattr(value, "encoder", value).name}
         if storable().get(kind := type(value).__name__) is type(value):
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
             return {"$": "dataclass", "type": kind, "fields": self.encode(fields, where)}
@@ -203,6 +205,12 @@ def _decode(body: Any, folder: Path) -> Any:
         encoder = load_encoder(_beside(folder, body))
         encoder.name = body["name"]
         return encoder
+    if kind == "selector":
+        from dialnb.models.selector import Selector
+
+        selector = Selector.load(_beside(folder, body))
+        selector.encoder.name = body["name"]
+        return selector
     if kind != "dataclass" or body["type"] not in storable():
         raise DataError(f"the stored result in {folder} holds a {body.get('type', kind)!r}, which is not known here")
     return storable()[body["type"]](**_decode(body["fields"], folder))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dialnb.data import Dataset
     from dialnb.models.encoder import Encoder
-    from dialnb.runs.grid import Model, Task, Trained
+    from dialnb.runs.grid import Answer, Model, Task, Trained
 
 MEASURED = ("value", "n")
 
@@ -195,20 +195,27 @@ class Run:
 
         return evaluate(self, trained, tasks, floors, keep)
 
+    def answers(self, trained: Trained, tasks: Iterable[Task], floors: Any = None) -> list[Answer]:
+        """Ask as `evaluate` does, but give everything back, question by question, without keeping it."""
+        from dialnb.runs.grid import answers
+
+        return answers(self, trained, tasks, floors)
+
     def ask(self, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
         """Ask as `evaluate` does, but give the rows back without keeping them: coordinates of a figure, for example."""
         from dialnb.runs.grid import ask
 
-        return ask(self, trained, list(tasks))
+        return ask(self, trained, tasks)
 
-    def corpus(self) -> list[Dataset]:
-        """The dialogue corpora of the profile: what is bundled, or a collection read from its sources."""
+    def corpus(self, settings: Settings | None = None) -> list[Dataset]:
+        """The dialogue corpora of the profile (or of another one): what is bundled, or a collection of sources."""
         from dialnb.data import load
         from dialnb.data.corpora import collection
 
-        if self.settings["corpus"] == "bundled":
+        name = (settings or self.settings)["corpus"]
+        if name == "bundled":
             return [load("bundled/dialogues")]
-        return [load(part.dataset, part.variant) for part in collection(self.settings["corpus"]) if part.paired]
+        return [load(part.dataset, part.variant) for part in collection(name) if part.paired]
 
     def encoder(self) -> Encoder:
         """The encoder that the models of this run start from."""
@@ -308,7 +315,7 @@ class Run:
         """The tidy rows of one table so far."""
         return self.results[self.results["table"] == table] if "table" in self.results else self.results
 
-    def summary(self, table: str, index: list[str], columns: list[str], **where: Any) -> pd.DataFrame:
+    def summary(self, table: str, index: list[str], columns: list[str], digits: int = 2, **where: Any) -> pd.DataFrame:
         """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print."""
         import pandas as pd
 
@@ -318,7 +325,7 @@ class Run:
         if rows.empty:
             return pd.DataFrame()
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
-        return rows.pivot_table("value", index, columns, sort=False).round(2)
+        return rows.pivot_table("value", index, columns, sort=False).round(digits)
 
     def times(self, trained: Trained, shown: int = 8) -> pd.DataFrame:
         """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
@@ -370,11 +377,17 @@ class Run:
 
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
-        from dialnb.claims import judge_claims, training_shares
+        from dialnb.claims import judge_claims, load_claims, training_shares
 
         items = None if self.items.empty else self.items
         shares = training_shares(self._tables.get("training-times"))
-        self.judged = judge_claims(self.slug, self.results, self.missing, items, shares)
+        filled = set(self.results["table"]) if "table" in self.results else set()
+        rest = []
+        for claim in load_claims(self.slug):
+            asked = (claim.published or claim.rows).get("table", [])
+            lacking = set([asked] if isinstance(asked, str) else asked) - filled
+            rest += [{"table": table, "reason": self.left_out()} for table in lacking]
+        self.judged = judge_claims(self.slug, self.results, [*self.missing, *rest], items, shares)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------

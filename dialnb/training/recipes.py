@@ -104,7 +104,8 @@ class Recipe:
     def read(self, data: Sequence) -> Sequence:
         """Take what the recipe needs of the data; refuse it if no dialogue is long enough."""
         found = self.reads(data)
-        if (longest := max(map(len, found), default=0)) < self.least:
+        sizes = [len(each) if hasattr(each, "__len__") else self.least for each in found]
+        if (longest := max(sizes, default=0)) < self.least:
             raise DataError(
                 f"{self.name} learns from dialogues of at least {self.least} utterances, but the longest given has "
                 f"{longest}: give dialogues (a file with the columns dialogue and text), or choose a recipe that "
