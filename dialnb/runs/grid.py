@@ -289,9 +289,10 @@ class Question:
     model: str
     seed: int
     task: Task = field(compare=False)
+    said: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"{self.title}: {self.model} on {self.dataset}"
+        return f"{self.title}: {self.model} on {self.dataset}{self.said}"
 
 
 @dataclass(frozen=True)
@@ -469,7 +470,8 @@ def questions(
                 if not task.only or name in task.only:
                     given = _given(task.evaluate, result) | {"records": records, **values}
                     given |= {"dataset": dataset} if "dataset" in signature(task.evaluate).parameters else {}
-                    jobs[Question(task.table, task.title, dataset, name, seed, task)] = task.evaluate, given
+                    said = f", seed {seed}" if sum(each == name for each, _ in results) > 1 else ""
+                    jobs[Question(task.table, task.title, dataset, name, seed, task, said)] = task.evaluate, given
     return jobs
 
 
