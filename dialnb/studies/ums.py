@@ -194,13 +194,24 @@ def answer_of(
     asked = Lists(records, groups, "test").read()
     match encoder:
         case Selector():
-            plain: Scorer = encoder.score
+            scorer: Scorer = encoder.score
         case Lexical():
-            plain = lexical_scorer(encoder.encoder, asked, max_length)
+            scorer = lexical_scorer(encoder.encoder, asked, max_length)
         case _:
-            plain = cosine_scorer(encoder, SENTENCES)
-    scorer = ScoreOnce(plain)
-    scores = scorer(asked)
+            scorer = cosine_scorer(encoder, SENTENCES)
+    return answers_by(scorer, asked, dataset, seeds, kinds)
+
+
+def answers_by(
+    scorer: Scorer,
+    asked: Sequence[SelectionGroup],
+    dataset: str,
+    seeds: Sequence[int] = (),
+    kinds: Sequence[str] = (),
+) -> dict[str, pd.DataFrame]:
+    """What a way of scoring candidates answers; see `answer_of`."""
+    once = ScoreOnce(scorer)
+    scores = once(asked)
     talks = [conversation_of(group) for group in asked]
     right = pd.DataFrame({"metric": "R10@1", "item": range(len(asked)), "value": first_is_right(scores, asked)})
     right = right[[any(group.labels) for group in asked]]
@@ -208,12 +219,12 @@ def answer_of(
     rows = [selection_rows(scores, [group.labels for group in asked], dataset=dataset)]
     for number, kind in enumerate(kinds if seeds else ()):
         drawn_by = seeds if number == 0 else seeds[:1]
-        found, each = evaluate_adversarial_items(scorer, asked, dataset=dataset, seeds=drawn_by, kind=kind)
+        found, each = evaluate_adversarial_items(once, asked, dataset=dataset, seeds=drawn_by, kind=kind)
         rows.append(found)
         items += [each] if number == 0 else []
     joined = pd.concat(items, ignore_index=True)
     joined = joined.assign(group=[talks[item] for item in joined["item"]])
-    pairs = right_and_adversary(scorer, asked, seeds[0]) if seeds else pd.DataFrame()
+    pairs = right_and_adversary(once, asked, seeds[0]) if seeds else pd.DataFrame()
     return {"rows": pd.concat(rows, ignore_index=True), "items": joined, "scores": pairs}
 
 
