@@ -1,4 +1,4 @@
-"""What goes with runs: crate, figures, comparison, export, doctor, workflow, and packs for a bare machine."""
+"""What goes with runs: figures, comparison, export, doctor, workflow, and packs for a bare machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
 from dialnb.runs import pack as packing
 from dialnb.runs import start, tools
-from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
 from dialnb.runs.provenance import commit
 from dialnb.runs.run import run_name
@@ -134,43 +133,6 @@ def test_the_record_is_strict_json_and_says_running_until_the_end(finished, tmp_
     run.save()
     record = json.loads((tmp_path / "x" / "run.json").read_text(), parse_constant=pytest.fail)
     assert record["status"] == "running" and record["speed"] is None and record["shape"] == [1, 2]
-
-
-def test_the_crate_has_what_ro_crate_requires(finished):
-    folder = finished("run")
-    described = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
-    assert described["@context"] == "https://w3id.org/ro/crate/1.1/context"
-    entities = {entity["@id"]: entity for entity in described["@graph"]}
-    assert len(entities) == len(described["@graph"]) and all("@type" in entity for entity in entities.values())
-    descriptor = entities["ro-crate-metadata.json"]
-    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
-    assert descriptor["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"}
-    root = entities["./"]
-    assert root["@type"] == "Dataset" and all(
-        root[name] for name in ("name", "description", "datePublished", "license")
-    )
-    parts = {part["@id"] for part in root["hasPart"]}
-    assert {"run.json", "results.csv", "tables/T1.csv", "figures/F1.svg"} <= parts
-    assert all((folder / part).is_file() and entities[part]["@type"] == "File" for part in parts)
-
-    def references(value):
-        if isinstance(value, dict):
-            yield from [value["@id"]] if set(value) == {"@id"} else (r for v in value.values() for r in references(v))
-        elif isinstance(value, list):
-            yield from (reference for item in value for reference in references(item))
-
-    outside = {r for entity in entities.values() for r in references(entity)} - set(entities)
-    assert outside == {"https://w3id.org/ro/crate/1.1"}
-    action = entities["#run"]
-    assert action["@type"] == "CreateAction" and action["instrument"] == [{"@id": "#dialnb"}]
-    assert any(entity.get("license") == "CC-BY-4.0" for entity in entities.values())
-
-
-def test_the_crate_of_a_failed_run_says_so(finished):
-    folder = finished("run")
-    record = json.loads((folder / "run.json").read_text()) | {"status": "failed", "reason": "cell 3 raised X"}
-    action = next(entity for entity in crate(folder, record)["@graph"] if entity["@id"] == "#run")
-    assert action["actionStatus"].endswith("FailedActionStatus") and action["error"] == "cell 3 raised X"
 
 
 # --- figures, export, compare, doctor ---------------------------------------------------------------------------------

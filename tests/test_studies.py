@@ -1,4 +1,4 @@
-"""The parts of the studies: what is drawn, trained, asked and estimated, before any notebook runs."""
+"""The parts of the studies: what is drawn, trained and asked, before any notebook runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, Questi
 from dialnb.errors import Offline
 from dialnb.files import read_json
 from dialnb.runs import start
-from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import common, curves, dse, figures, spaces, tasks
@@ -273,14 +272,6 @@ def test_the_summary_table_averages_ours_as_the_paper_does():
     wanted = published("dse", "T6").query("model == 'DSE'").set_index("column")["value"]
     assert found.drop("IC").to_dict() == pytest.approx(wanted.drop("IC").to_dict(), abs=0.05)
     assert found["IC"] == pytest.approx(rows.query("table == 'T2'")["value"].mean()), "of the four public datasets"
-
-
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 2900), ("paper", 13997)])
-def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
-    profiles = load_profiles("dse")
-    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
-    assert plan["train"].steps == steps
-    assert ("ablate" in plan) == (profile == "gpu"), "no stage without a model"
 
 
 def test_every_model_of_the_claims_can_be_made():

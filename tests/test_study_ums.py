@@ -20,7 +20,6 @@ from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.models.encoder import load_encoder
-from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import common, selectors, ums, ums_figures, ums_models
@@ -112,13 +111,6 @@ def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_c
         side for c in claims for side in (c.better, *(s for p in c.pairs for s in p), *np.atleast_1d(c.worse or {}))
     ]
     assert {side["model"] for side in sides if isinstance(side.get("model"), str)} == known
-
-
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("gpu", 4703), ("paper", 9405)])
-def test_a_dry_run_estimates_the_steps_of_each_selector(profile, steps):
-    profiles = load_profiles("ums")
-    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
-    assert plan["train"].steps == steps and ("train the subset" in plan) == (profile in ("gpu", "paper"))
 
 
 class Recorder:

@@ -26,7 +26,6 @@ from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.windows import response_frequencies
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.runs import start
-from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
 from dialnb.studies import common, wmdc
@@ -278,14 +277,6 @@ def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3(tmp_path):
     jobs = sweeps.point_jobs(dict(s) | {"encoder": str(tmp_path / "tiny")}, [load("bundled/CamRest676")])
     keys = {name: stage_key(*jobs[name]) for name in (sweeps.FULL, "corpus 1", sweeps.PLAIN)}
     assert keys[sweeps.FULL] == keys["corpus 1"] != keys[sweeps.PLAIN]
-
-
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 2900), ("paper", 14274)])
-def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
-    profiles = load_profiles("wmdc")
-    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
-    assert plan["train"].steps == steps
-    assert ("train WMDC from" in plan) == (profile in ("gpu", "paper"))
 
 
 def test_every_model_of_the_claims_can_be_made():

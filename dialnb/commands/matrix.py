@@ -21,8 +21,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     runner.add_choices(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and execute nothing")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the run folders (default: runs)")
-    parser.set_defaults(run=run, papers=[SLUG], project=None, notebooks=None, fresh=False, help_parameters=False,
-                        jobs=1, jobs_per_gpu=1)  # fmt: skip
+    parser.set_defaults(run=run, papers=[SLUG], project=None, notebooks=None, fresh=False, help_parameters=False)
 
 
 def run(options: argparse.Namespace) -> int:

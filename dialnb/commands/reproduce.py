@@ -26,8 +26,7 @@ def register(subparsers: argparse._SubParsersAction) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run, render and summarise."""
     from dialnb.report import build
-    from dialnb.runs.engine import Request, check
-    from dialnb.runs.jobs import run_all, summary
+    from dialnb.runs.engine import Request, check, run_all
     from dialnb.runs.profiles import project
 
     root = project()
@@ -37,6 +36,5 @@ def run(options: argparse.Namespace) -> int:
     runs = run_all(requests, root, options.notebooks)
     left_out = {run.slug: run.reason for run in runs if run.status == "left out"}
     page = build([run.notebook.parent for run in runs if run.notebook], options.out / "report", left_out)
-    print(summary(runs))
     print(f"Report: {page.absolute().as_uri()}")
     return int(any(run.status == "failed" for run in runs))

@@ -27,10 +27,6 @@ def register(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("papers", nargs="+", metavar="PAPER", help=f"papers by name, or '{ALL}'")
     add_choices(parser)
-    parser.add_argument("--jobs", type=count(1), default=1, metavar="N", help="notebooks at a time (default: 1)")
-    parser.add_argument(
-        "--jobs-per-gpu", type=count(1), default=1, metavar="N", help="notebooks that share one GPU (default: 1)"
-    )
     parser.add_argument("--fresh", action="store_true", help="make every stage anew, whatever is in the cache")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and execute nothing")
     parser.add_argument("--help-parameters", action="store_true", help="print what can be set, and execute nothing")
@@ -111,15 +107,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _execute(options: argparse.Namespace, root: Path, slugs: list[str], said: dict[str, dict], everything: bool) -> int:
-    from dialnb.runs.engine import Request
-    from dialnb.runs.jobs import run_all, summary
+    from dialnb.runs.engine import Request, run_all
 
     if options.fresh:
         os.environ["DIALNB_FRESH"] = str(time.time())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end leaves a record, as Ctrl-C does
     requests = [Request(s, options.profile, options.seed, options.encoder, said[s], options.out) for s in slugs]
-    runs = run_all(requests, root, options.notebooks, options.jobs, options.jobs_per_gpu)
-    print(summary(runs))
+    runs = run_all(requests, root, options.notebooks)
     bad = ("failed",) if everything else ("failed", "left out")
     return int(any(run.status in bad for run in runs))
 

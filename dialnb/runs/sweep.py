@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.files import read_rows
 from dialnb.runs.engine import Request
-from dialnb.runs.jobs import command_line
 from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
 from dialnb.runs.tools import open_run
 
@@ -34,7 +34,16 @@ class Sweep:
 
     def command(self, name: str) -> str:
         """The shell command of one run."""
-        return shlex.join(command_line(self.runs[name], project(), self.notebooks))
+        request = self.runs[name]
+        command = [sys.executable, "-m", "dialnb", "run", request.slug, "--profile", request.profile]
+        command += ["--seed", str(request.seed), "--out", str(request.out.absolute()), "--project", str(project())]
+        if self.notebooks:
+            command += ["--notebooks", str(self.notebooks)]
+        if request.encoder:
+            command += ["--encoder", request.encoder]
+        for parameter, value in request.overrides.items():
+            command += ["--set", f"{parameter}={show(value)}"]
+        return shlex.join(command)
 
     def wants(self, name: str) -> Mapping[str, int]:
         """The resources of one run: those of its profile."""
