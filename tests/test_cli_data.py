@@ -31,11 +31,7 @@ def mirrored(cache, mirror, monkeypatch) -> Path:
 
 def said(capsys, *argv: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command."""
-    try:
-        code = main(argv)
-    except SystemExit as stop:
-        code = stop.code
-    return code, *capsys.readouterr()
+    return main(argv), *capsys.readouterr()
 
 
 def test_list_has_one_aligned_row_per_dataset(capsys):

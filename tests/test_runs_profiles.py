@@ -187,12 +187,11 @@ def test_a_wrong_command_ends_with_code_2_before_a_kernel_starts(command, monkey
     assert code == 2 and complaint in err
 
 
-@pytest.mark.parametrize(("option", "least"), [("--seed=-1", 0), ("--seed=1e20", 0), ("--seed=nan", 0)])
-def test_an_option_that_is_no_count_is_refused_with_the_least_one(command, capsys, option, least):
-    with pytest.raises(SystemExit) as stopped:
-        command("run", "toy", option)
-    assert stopped.value.code == 2
-    assert f"must be a whole number, at least {least}, but is '{option.partition('=')[2]}'" in capsys.readouterr().err
+@pytest.mark.parametrize("option", ["--seed=-1", "--seed=1e20", "--seed=nan"])
+def test_an_option_that_is_no_count_is_refused_with_the_least_one(command, option):
+    code, _, err = command("run", "toy", option)
+    assert code == 2
+    assert f"dialnb: Invalid value for '--seed': must be a whole number, at least 0, but is '{option[7:]}'" in err
 
 
 def test_the_list_names_title_profiles_and_notebook(command, tmp_path):

@@ -25,7 +25,7 @@ from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
 from dialnb.runs import pack as packing
-from dialnb.runs import start, tools
+from dialnb.runs import doctor, start, tools
 from dialnb.runs.figures import redraw
 from dialnb.runs.provenance import commit
 from dialnb.runs.run import run_name
@@ -241,10 +241,10 @@ def test_two_runs_are_compared_in_settings_and_results(finished):
 
 
 def test_the_doctor_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
-    found = {finding.subject: finding for finding in tools.examine(ROOT / "tests" / "toy")}
+    found = {finding.subject: finding for finding in doctor.examine(ROOT / "tests" / "toy")}
     assert found["torch"].state == "ok" and found["papermill"].state == "ok"
     assert "quick lacks SGD" in found["toy"].words and found["toy"].words.startswith("ready: smoke")
-    monkeypatch.setattr(tools.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
     assert cli.main(["doctor", "--project", str(ROOT / "tests" / "toy")]) == 1
     out = capsys.readouterr().out
     assert ">=999 is needed" in out and "missing: pip install -c constraints.txt 'nothing-like-this'" in out
@@ -407,7 +407,6 @@ def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tm
         "-m",
         "dialnb",
         "pack",
-        "--papers",
         "toy",
         "--profile",
         "smoke",
