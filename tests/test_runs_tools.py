@@ -24,8 +24,8 @@ from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
-from dialnb.runs import pack as packing
 from dialnb.runs import doctor, start, tools
+from dialnb.runs import pack as packing
 from dialnb.runs.figures import redraw
 from dialnb.runs.provenance import commit
 from dialnb.runs.run import run_name
@@ -359,9 +359,7 @@ def test_an_encoder_with_known_bytes_is_packed_into_the_cache(encoder_mirror, tm
     monkeypatch.setenv("DIALNB_MIRROR", str(encoder_mirror))
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "here"))
     name = "moka-ai/m3e-small"
-    assert packing.pack_encoders([name, "mini"], tmp_path) == (
-        f"{name}: research only, no commercial use (its README)",
-    )
+    assert packing.pack_encoders([name, "mini"], tmp_path) == [f"{name}: research only, no commercial use (its README)"]
     monkeypatch.delenv("DIALNB_MIRROR")
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
     assert find_encoder(name).kind == "cache or mirror"
