@@ -72,12 +72,6 @@ def test_an_attribute_that_is_no_parameter_is_an_error_with_the_nearest(toy):
     assert not hasattr(settings, "fingerprint")
 
 
-def test_a_contradictory_pair_is_refused_with_the_reason(toy):
-    assert toy.resolve("smoke", overrides={"pooling": "cls"}).pooling == "cls"
-    with pytest.raises(BadParameter, match="pooling=cls and normalise=true contradict each other: the toy normalises"):
-        toy.resolve("smoke", overrides={"pooling": "cls", "normalise": True})
-
-
 def test_what_is_typed_is_read_in_the_declared_type(toy):
     typed = toy.parse(["steps=3", "rate=1e-3", "shots=1, 2", "normalise=true", "limit=null", "pooling=cls"])
     assert typed == {"steps": 3, "rate": 1e-3, "shots": (1, 2), "normalise": True, "limit": None, "pooling": "cls"}
@@ -112,7 +106,6 @@ def test_an_item_with_a_comma_goes_through_a_command_line_in_quotes():
         (("profiles", "smoke", "steps"), 0, "'steps' must be a whole number"),
         (("profiles", "smoke", "stepz"), 1, "did you mean 'steps'"),
         (("profiles", "tiny"), {}, "unknown profile"),
-        (("conflicts",), [{"between": [{"poling": "cls"}], "because": "x"}], "did you mean 'pooling'"),
     ],
 )
 def test_a_mistake_in_the_file_is_found_when_it_is_read(place, value, complaint):

@@ -211,7 +211,7 @@ def test_what_cannot_be_stored_is_refused_with_its_place(tmp_path):
 
 def test_a_changed_file_is_noticed(tmp_path):
     stored(np.arange(3), tmp_path / "x")
-    next((tmp_path / "x").glob("array-*")).write_bytes(b"something else")
+    next((tmp_path / "x").glob("tensor-*")).write_bytes(b"something else")
     with pytest.raises(DataError, match="not what was written"):
         read_result(tmp_path / "x")
 

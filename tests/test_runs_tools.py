@@ -175,7 +175,7 @@ def test_a_stored_figure_that_cannot_be_drawn_is_a_sentence(finished, change):
 
 def test_every_figure_function_is_on_the_list():
     drawn = {f"{draw.__module__}:{draw.__name__}" for draw in vars(plots).values() if callable(draw)}
-    assert drawn - plots.FIGURES.keys() == {"tools.overview:overview", "dialnb.plots.style:save"}
+    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.style:save"}
 
 
 def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):

@@ -46,13 +46,13 @@ def diaeval(
     """
     from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
-    from dialnb.files import check_writable
+    from dialnb.files import make_folder
     from dialnb.models.encoder import load_encoder
     from dialnb.models.places import encoder_name
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
     if out:
-        check_writable(out)
+        make_folder(out.parent)
 
     def keep(rows: pd.DataFrame) -> None:
         if out:

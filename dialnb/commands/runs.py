@@ -79,10 +79,7 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
     for slug in known_papers(root):
         paper = yaml.safe_load((root / "papers" / slug / "paper.yaml").read_text(encoding="utf-8"))
         written = ((notebooks or root / "notebooks") / f"{slug}.ipynb").is_file()
-        try:
-            profiles = ", ".join(load_profiles(slug, root).profiles)
-        except DataError:
-            profiles = "none yet"
+        profiles = ", ".join(load_profiles(slug, root).profiles)
         print(f"{slug:<12} {paper['title']} ({paper['venue']})")
         print(f"{'':<12} profiles: {profiles}; notebook: {'yes' if written else 'not written yet'}")
         for name, record in records.items():
@@ -124,11 +121,7 @@ def run(
     from dialnb.runs.profiles import known_papers, load_profiles, project
 
     root = project(root)
-    slugs = list(dict.fromkeys(papers))
-    if ALL in papers:
-        slugs = known_papers(root)
-        if not help_parameters:
-            slugs = [slug for slug in slugs if (root / "papers" / slug / "profiles.yaml").is_file()] or slugs
+    slugs = known_papers(root) if ALL in papers else list(dict.fromkeys(papers))
     loaded = {slug: load_profiles(slug, root) for slug in slugs}
     if help_parameters:
         print("\n\n".join(map(parameters, loaded.values())))

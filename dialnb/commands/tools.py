@@ -92,10 +92,10 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
     RUN is a run folder, or one that holds some.
     """
     from dialnb.report.gather import find_runs
-    from dialnb.runs import sweep
+    from dialnb.runs import tools
 
     folders = find_runs(runs)
-    rows = sweep.merge(folders)
+    rows = tools.merge(folders)
     output.parent.mkdir(parents=True, exist_ok=True)
     rows.to_csv(output, index=False)
     print(f"{output}: {len(rows):,} results of {len(folders)} runs")

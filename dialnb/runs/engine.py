@@ -25,7 +25,7 @@ from papermill.engines import NBClientEngine, papermill_engines
 from dialnb.errors import DialnbError, in_words
 from dialnb.files import LOCK, make_folder, read_json, say, write_json, write_whole
 from dialnb.models.places import encoder_name
-from dialnb.runs.profiles import known_papers, load_profiles
+from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import provenance
 from dialnb.runs.run import run_name
 
@@ -78,8 +78,6 @@ class NotebookRun:
 
 def check(request: Request, root: Path) -> list[str]:
     """Refuse unknown papers and bad parameters before a kernel starts; the encoders that are set by hand."""
-    if request.slug in known_papers(root) and not (root / "papers" / request.slug / "profiles.yaml").is_file():
-        return [request.encoder] if request.encoder else []
     profiles = load_profiles(request.slug, root)
     settings = profiles.resolve(request.profile, request.seed, request.encoder, request.overrides)
     return profiles.encoders(settings, by_hand=True)

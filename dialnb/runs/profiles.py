@@ -6,8 +6,6 @@
     profiles:                         # what each size changes
       smoke: {steps: 2}
       quick: {}
-    conflicts:                        # values that contradict each other, and why
-      - {between: [{pooling: cls}, {normalise: true}], because: "..."}
     needs:                            # per profile: datasets (a variant after a colon) and encoders
       smoke: {data: [bundled/SGD], encoders: [mini]}
 
@@ -222,7 +220,6 @@ class Profiles:
     slug: str
     parameters: Mapping[str, Parameter]
     profiles: Mapping[str, Mapping[str, Any]]
-    conflicts: tuple[Mapping[str, Any], ...]
     needs: Mapping[str, Mapping[str, list[str]]]
 
     def resolve(
@@ -231,17 +228,12 @@ class Profiles:
         """The checked values: defaults, then the profile, then `encoder` and `overrides`; seed is always among them."""
         if profile not in self.profiles:
             raise UnknownName(f"profile of {self.slug}", str(profile), self.profiles)
-        said = dict(overrides or {}) | ({"encoder": encoder} if encoder else {})
+        by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
         values = {"seed": SEED.check(seed)} | {name: p.default for name, p in self.parameters.items()}
         origin = {"seed": "run"} | dict.fromkeys(self.parameters, "default")
-        for source, changes in ((f"profile {profile}", self.profiles[profile]), ("set by hand", said)):
+        for source, changes in ((f"profile {profile}", self.profiles[profile]), ("set by hand", by_hand)):
             for name, value in changes.items():
                 values[name], origin[name] = self.parameter(name).check(value), source
-        for conflict in self.conflicts:
-            sides = {name: value for side in conflict["between"] for name, value in side.items()}
-            if all(values[name] == value for name, value in sides.items()):
-                pair = " and ".join(f"{name}={show(value)}" for name, value in sides.items())
-                raise BadParameter(f"{self.slug}: {pair} contradict each other: {conflict['because']}")
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         return Settings(MappingProxyType(values), origin, helps)
 
@@ -308,18 +300,14 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
 
 
 def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
-    """Turn parsed YAML into `Profiles`; every default, profile value and conflict is checked against the types."""
+    """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
     parameters = {name: _parameter(name, entry, where) for name, entry in raw["parameters"].items()}
     for name in raw["profiles"]:
         if name not in PROFILES:
             raise UnknownName(f"profile in {where}", name, PROFILES)
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
-    made = Profiles(slug, parameters, profiles, tuple(raw.get("conflicts") or ()), raw.get("needs") or {})
+    made = Profiles(slug, parameters, profiles, raw.get("needs") or {})
     try:
-        for conflict in made.conflicts:
-            for side in conflict["between"]:
-                for name, value in side.items():
-                    made.parameter(name).check(value)
         for name in profiles:
             made.resolve(name)
     except DialnbError as error:

@@ -1,6 +1,6 @@
 """Results of stages on disk, by type and without pickle: what is read back equals what was written, bit for bit.
 
-`result.json` holds the structure (dicts, lists, tuples, plain values, dataclasses of a closed list); data frames,
+`result.json` holds the structure (dicts, lists, tuples, plain values, data frames, dataclasses of a closed list);
 arrays, tensors, encoders and selectors lie beside it in files of their own, each with its sha256. A stored result
 decides neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
@@ -133,11 +133,8 @@ def _beside(folder: Path, body: dict[str, Any]) -> Path:
 
 def _encode(value: Any, folder: Path, where: str) -> Any:
     """The value as JSON; what JSON cannot hold is written into numbered files of the folder."""
-    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-        from safetensors.numpy import save_file
-
-        save_file({"array": np.ascontiguousarray(value)}, path := _new_file(folder, "array"))
-        return {"$": "array", "file": path.name, "shape": list(value.shape)}
+    if isinstance(value, np.generic | np.ndarray):
+        return _encode_object(value, folder, where)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -152,31 +149,28 @@ def _encode(value: Any, folder: Path, where: str) -> Any:
     return _encode_object(value, folder, where)
 
 
-def _new_file(folder: Path, kind: str) -> Path:
-    return folder / f"{kind}-{len(list(folder.iterdir())) + 1}"
-
-
 def _encode_object(value: Any, folder: Path, where: str) -> Any:
-    """Tensors, data frames, encoders, selectors and dataclasses of the list; nothing else."""
+    """Arrays, tensors, data frames, encoders, selectors and dataclasses of the list; nothing else."""
     import pandas as pd
     import torch
     from safetensors.torch import save_file
 
+    number = len(list(folder.iterdir())) + 1
+    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+        return {"$": "array", "tensor": _encode(torch.from_numpy(np.array(value)), folder, where)}
     if isinstance(value, torch.Tensor):
-        save_file({"tensor": value.detach().cpu().contiguous()}, path := _new_file(folder, "tensor"))
-        return {"$": "tensor", "file": path.name}
+        name = f"tensor-{number}.safetensors"
+        save_file({"tensor": value.detach().cpu().contiguous()}, folder / name)
+        return {"$": "tensor", "file": name}
     if isinstance(value, pd.DataFrame):
-        body = {"names": _encode(list(value.columns), folder, where), "dtypes": list(map(str, value.dtypes))}
-        columns = [value.iloc[:, number].tolist() for number in range(value.shape[1])]
-        body["columns"] = [_encode(c, folder, f"{where}.{n}") for n, c in zip(value.columns, columns, strict=True)]
+        columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
         is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
-        body["index"] = None if is_plain else _encode(value.index.tolist(), folder, where)
-        path = _new_file(folder, "frame")
-        path.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
-        return {"$": "frame", "file": path.name}
+        parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
+        parts["index"] = None if is_plain else value.index.tolist()
+        return {"$": "frame", "parts": _encode(parts, folder, where)}
     for kind, (stored_class, _) in folder_kinds().items():
         if isinstance(value, stored_class):
-            path = value.save(_new_file(folder, kind))
+            path = value.save(folder / f"{kind}-{number}")
             return {"$": kind, "file": path.name, "name": _encoder_of(value).name}
     if storable().get(kind := type(value).__name__) is type(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -205,25 +199,13 @@ def _decode(body: Any, folder: Path) -> Any:
     if kind == "dict":
         return {_decode(k, folder): _decode(v, folder) for k, v in body["items"]}
     if kind == "array":
-        from safetensors.numpy import load_file
-
-        return load_file(_beside(folder, body))["array"].reshape(body["shape"])[()]
+        return _decode(body["tensor"], folder).numpy()[()]
     if kind == "tensor":
         from safetensors.torch import load_file
 
         return load_file(_beside(folder, body))["tensor"]
     if kind == "frame":
-        import pandas as pd
-
-        stored = json.loads(_beside(folder, body).read_text(encoding="utf-8"))
-        pairs = zip(stored["columns"], stored["dtypes"], strict=True)
-        columns = [pd.Series(_decode(values, folder), dtype=dtype) for values, dtype in pairs]
-        frame = pd.concat(columns, axis=1) if columns else pd.DataFrame()
-        if columns:
-            frame.columns = _decode(stored["names"], folder)
-        if stored["index"] is not None:
-            frame.index = _decode(stored["index"], folder)
-        return frame
+        return _frame(**_decode(body["parts"], folder))
     if kind in FOLDERS:
         _, load = folder_kinds()[kind]
         value = load(_beside(folder, body))
@@ -232,3 +214,15 @@ def _decode(body: Any, folder: Path) -> Any:
     if kind != "dataclass" or body["type"] not in storable():
         raise DataError(f"the stored result in {folder} holds a {body.get('type', kind)!r}, which is not known here")
     return storable()[body["type"]](**_decode(body["fields"], folder))
+
+
+def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> Any:
+    import pandas as pd
+
+    series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
+    frame = pd.concat(series, axis=1) if series else pd.DataFrame()
+    if series:
+        frame.columns = names
+    if index is not None:
+        frame.index = index
+    return frame

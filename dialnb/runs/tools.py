@@ -1,9 +1,10 @@
-"""After a run: take its models out, hold it against another run."""
+"""After runs: take a model out, hold one against another, join their results."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,3 +106,20 @@ def compare(first: Path, second: Path) -> str:
     changed = differences(*verdicts)
     lines += ["", f"claims: {len(changed)} verdicts differ"]
     return "\n".join(lines + [f"  {name}: {a} | {b}" for name, a, b in changed])
+
+
+def merge(folders: Sequence[Path]) -> pd.DataFrame:
+    """The results of finished runs as one tidy table: which run a row is from, then the row."""
+    import pandas as pd
+
+    frames = []
+    for folder in folders:
+        run = open_run(folder)
+        if run["status"] != "done":
+            why = f"{run['status']}{': ' if run['reason'] else ''}{run['reason']}"
+            raise DataError(f"{folder} is not finished ({why}), so the table would not be complete; run it again first")
+        rows = read_rows(folder)
+        about = {"run": folder.name, "paper": run["slug"], "profile": run["profile"]}
+        about["train_seed"] = rows.pop("train_seed") if "train_seed" in rows else run["parameters"]["seed"]
+        frames.append(pd.concat([pd.DataFrame(about, index=rows.index), rows], axis=1))
+    return pd.concat(frames, ignore_index=True)
