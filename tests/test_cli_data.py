@@ -114,11 +114,12 @@ def test_the_version_is_printed(capsys):
     assert code == 0 and out.startswith("dialnb ")
 
 
-def test_nothing_heavy_is_imported_for_a_listing():
-    program = (
-        "import sys, dialnb.cli; dialnb.cli.main(['data', 'list']); "
-        "sys.exit(str({'torch', 'transformers', 'pandas', 'matplotlib'} & set(sys.modules) or ''))"
-    )
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [("['--help']", {"numpy", "yaml", "papermill"}), ("['data', 'list']", {"torch", "transformers", "pandas"})],
+)
+def test_nothing_heavy_is_imported_for_help_or_a_listing(command, heavy):
+    program = f"import sys, dialnb.cli; dialnb.cli.main({command}); sys.exit(str({heavy} & set(sys.modules) or ''))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
 

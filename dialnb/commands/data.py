@@ -84,8 +84,11 @@ def info(name: str, as_json: bool) -> None:
         row = {"key": file.key, "bytes": file.size or None}
         row["sha256"] = file.sha256[:12] + "…" if file.sha256 else "not checked"
         row["cached"] = "yes" if store.location(source, file).exists() else "no"
-        row |= {"licence": file.licence, "urls": file.urls, "note": file.note} if as_json else {}
-        files.append(row if as_json else row | {"from": (file.urls or ["by hand"])[0]})
+        if as_json:
+            row |= {"licence": file.licence, "urls": file.urls, "note": file.note}
+        else:
+            row["from"] = (file.urls or ["by hand"])[0]
+        files.append(row)
     if as_json:
         print_json(about | {"papers": source.papers, "files": files})
         return

@@ -7,7 +7,7 @@ import shutil
 import signal
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,11 +99,11 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
 @PROJECT
 @NOTEBOOKS
 def run(
-    papers: tuple[str, ...],
+    papers: Sequence[str],
     profile: str,
     seed: int,
     encoder: str,
-    changes: tuple[str, ...],
+    changes: Sequence[str],
     fresh: bool,
     dry_run: bool,
     help_parameters: bool,
@@ -163,7 +163,7 @@ def parameters(profiles: Profiles) -> str:
 @choices
 @DRY_RUN
 @RUNS
-def matrix(profile: str, seed: int, encoder: str, changes: tuple[str, ...], dry_run: bool, out: Path) -> int:
+def matrix(profile: str, seed: int, encoder: str, changes: Sequence[str], dry_run: bool, out: Path) -> int:
     """Compare the methods of all papers.
 
     On equal terms: trains every method from one encoder, on one corpus, with one budget of tokens, asks it the tasks
@@ -185,7 +185,7 @@ def matrix(profile: str, seed: int, encoder: str, changes: tuple[str, ...], dry_
 @option("--profile", default="quick", type=Choice(("smoke", "quick", "gpu", "paper")), show_default=True)
 @RUNS
 @NOTEBOOKS
-def reproduce(papers: tuple[str, ...], profile: str, out: Path, notebooks: Path | None) -> int:
+def reproduce(papers: Sequence[str], profile: str, out: Path, notebooks: Path | None) -> int:
     """Run all notebooks and render the report.
 
     Of all five papers, unless some are named. A notebook that does not exist yet is left out with a line that says so;
@@ -210,7 +210,7 @@ def reproduce(papers: tuple[str, ...], profile: str, out: Path, notebooks: Path 
 @command()
 @argument("runs", nargs=-1, type=Path, metavar="[RUN]...")
 @option("-o", "--out", type=Path, default="report", show_default=True, help="folder of the site")
-def report(runs: tuple[Path, ...], out: Path) -> None:
+def report(runs: Sequence[Path], out: Path) -> None:
     """Write the report of runs as a static site.
 
     The site opens without network and has every table, figure and claim of the papers with what the runs gave. RUN is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
@@ -22,13 +23,13 @@ from dialnb.commands.runs import ALL, PROJECT
 @option("-o", "--output", type=Path, required=True, help="*.tar, *.tar.gz or *.tar.xz")
 @PROJECT
 def pack(
-    papers: tuple[str, ...],
+    papers: Sequence[str],
     profile: str,
     encoder: str,
     platform: str | None,
     python: str,
     have: Path | None,
-    without: tuple[str, ...],
+    without: Sequence[str],
     output: Path,
     root: Path | None,
 ) -> None:
@@ -86,7 +87,7 @@ def figures(run: Path, formats: str, style: str, out: Path | None) -> None:
 @command()
 @argument("runs", nargs=-1, required=True, type=Path, metavar="RUN...")
 @option("-o", "--output", type=Path, required=True, help="the table, as CSV")
-def merge(runs: tuple[Path, ...], output: Path) -> None:
+def merge(runs: Sequence[Path], output: Path) -> None:
     """Write results of runs as one tidy table.
 
     RUN is a run folder, or one that holds some.

@@ -79,21 +79,16 @@ class Parameter:
     @property
     def allowed(self) -> str:
         """Kind and limits in words, as messages and help show them."""
-        words = [KINDS[self.kind][self.is_list]]
-        if self.choices:
-            listed = f"one of {', '.join(map(show, self.choices))}"
-            if self.kind == "encoder":
-                words.append(f"or {listed}")
-            elif self.is_list:
-                words.append(f"each of them {listed}")
-            else:
-                words = [listed] if self.kind == "str" else [*words, listed]
+        words, listed = KINDS[self.kind][self.is_list], f"one of {', '.join(map(show, self.choices))}"
+        if self.choices and self.kind == "encoder":
+            words += f", or {listed}"
+        elif self.choices:
+            words = f"{words}, each of them {listed}" if self.is_list else listed
         elif self.is_number:
             least = f"at least {self.min}" if self.above is None else f"above {self.above}"
-            words += [least, f"at most {self.max}"]
-        if self.type.endswith("?"):
-            words.append("or none")
-        return ", ".join(words) + (f" (a list: {self._example()})" if self.is_list else "")
+            words += f", {least}, at most {self.max}"
+        words += ", or none" if self.type.endswith("?") else ""
+        return f"{words} (a list: {self._example()})" if self.is_list else words
 
     def _example(self) -> str:
         """The two ways to write a list."""
@@ -140,18 +135,15 @@ class Parameter:
     def _check_one(self, value: Any) -> Any:
         if self.kind == "float" and type(value) is int:
             value = float(value)
-        fits = type(value) is SCALARS[self.kind]
-        if fits and self.is_number:  # NaN is in no range
-            fits = (value >= self.min if self.above is None else value > self.above) and value <= self.max
-        if not fits:
+        if type(value) is not SCALARS[self.kind]:
             raise self._bad(value)
-        if value in self.choices or value == self.default == "":
-            return value
-        if self.kind == "encoder":
-            fits = bool(HUB_ID.fullmatch(value)) or (value and (Path(value).expanduser() / "config.json").is_file())
-        elif self.choices:
-            fits = False
-        if not fits:
+        fits = not self.choices or value in self.choices
+        if self.is_number:  # NaN is in no range
+            fits = fits and (value >= self.min if self.above is None else value > self.above) and value <= self.max
+        if self.kind == "encoder" and value not in self.choices:
+            is_folder = value != "" and (Path(value).expanduser() / "config.json").is_file()
+            fits = is_folder or HUB_ID.fullmatch(value) is not None
+        if not fits and not value == self.default == "":
             raise self._bad(value)
         return value
 
