@@ -20,7 +20,7 @@ import yaml
 from matplotlib.figure import Figure
 
 from dialnb import cli, plots
-from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.errors import DataError, UnknownName
 from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
@@ -304,9 +304,11 @@ def test_a_freeze_of_the_target_is_understood(tmp_path):
     assert packing.read_have(tmp_path / "freeze") == {"torch": "2.11.0", "pyyaml": "6.0", "mine": ""}
 
 
-def test_an_archive_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(BadParameter, match=r"\*\.tar"):
-        packing.pack(["toy"], "smoke", tmp_path / "x.zip", ROOT / "tests" / "toy", packing.Target("any", "3.12", {}))
+@pytest.mark.parametrize("papers", [["toy"], ["--papers", "toy", "toy"]])
+def test_an_archive_of_another_kind_is_refused(papers, tmp_path, capsys):
+    place = ["--project", str(ROOT / "tests" / "toy"), "--profile", "smoke", "-o", str(tmp_path / "x.zip")]
+    assert cli.main(["pack", *papers, *place]) == 2
+    assert "the archive must be named *.tar" in capsys.readouterr().err
 
 
 def test_wheels_for_another_platform_are_fetched_and_unpacked(tmp_path):

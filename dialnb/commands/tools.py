@@ -13,7 +13,7 @@ from dialnb.commands.runs import ALL, PROJECT
 
 @command()
 @argument("papers", nargs=-1, required=True, metavar="PAPER...")
-@option("--papers", is_flag=True, hidden=True, expose_value=False)  # may still stand before the names
+@option("--papers", "named", is_flag=True, hidden=True, expose_value=False)  # may still stand before the names
 @option("--profile", default="gpu", show_default=True)
 @option("--encoder", default="", help="an encoder in place of the profile's own")
 @option("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: this machine's)")
