@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from dialnb.files import check_writable
+from dialnb.files import make_folder
 from dialnb.runs.provenance import provenance
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from benchmarks.engine import run_benchmarks
 
     if options.out:
-        check_writable(options.out)
+        make_folder(options.out.parent)
     table = run_benchmarks(options.shape, options.batch, options.steps)
     print(table.to_string(index=False, float_format=lambda x: f"{x:,.2f}" if abs(x) < 100 else f"{x:,.0f}", na_rep=""))
     if options.out:

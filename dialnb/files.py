@@ -34,15 +34,6 @@ def write_table(shown: Any, stem: Path) -> None:
         shown.to_csv(stem.with_suffix(".csv"), index=False)
 
 
-def check_writable(path: Path) -> None:
-    """Refuse, before any work is done, a file or folder that cannot be written where it shall be."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); name another place") from None
-
-
 ITEMS = "items.csv.xz"
 """What each test item scored, where a run keeps it."""
 
@@ -69,14 +60,14 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder, made if need be, or an error that says why nothing can be written there."""
+    """The folder, made if need be; DataError, before any work is done, if nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except OSError as error:
         why = in_words(OSError(error.errno, error.strerror))
-        raise DataError(f"nothing can be written to {folder} ({why}): choose another folder (--out)") from error
+        raise DataError(f"nothing can be written to {folder} ({why}); name another place") from error
     return folder
 
 

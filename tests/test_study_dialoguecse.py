@@ -25,7 +25,6 @@ from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredP
 from dialnb.errors import Offline
 from dialnb.evaluation import geometry
 from dialnb.losses import matching_matrix
-from dialnb.runs.planning import estimate
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dialoguecse, figures, matching, matching_data, matching_figures
 from dialnb.studies.matching import Matching
@@ -251,13 +250,6 @@ def test_every_sweep_of_the_gpu_profile_holds_the_usual_value_or_all_dialogues()
         usual = getattr(Matching(), one.setting)
         assert usual in s[one.values] if one.setting != "dialogues" else usual is None
     assert max(s["negative_counts"]) <= matching.MOST_NEGATIVES
-
-
-@pytest.mark.parametrize("profile", ["smoke", "quick", "gpu", "paper"])
-def test_the_plan_of_every_profile_can_be_estimated(profile):
-    profiles = load_profiles("dialoguecse")
-    steps = {step.stage: step.steps for step in estimate(profiles, profiles.resolve(profile))}
-    assert steps["train"] > 0 and ("vary turns" in steps) == (profile != "quick")
 
 
 def test_the_matching_matrix_is_of_the_tokens_as_they_are_read():

@@ -192,12 +192,11 @@ def test_the_command_keeps_what_was_scored_before_it_was_interrupted(tmp_path, m
 def test_the_command_refuses_a_file_that_cannot_be_written_before_it_scores(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["diaeval", "no encoder of this name", "-o", str(tmp_path / "file" / "rows.csv")]) == 1
-    assert "rows.csv cannot be written" in capsys.readouterr().err
+    assert "nothing can be written to " in capsys.readouterr().err
 
 
 def test_the_command_refuses_impossible_limits(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["diaeval", "mini", "--lists", "1"])
+    assert main(["diaeval", "mini", "--lists", "1"]) == 2
     assert "must be a whole number, at least 2, but is '1'" in capsys.readouterr().err
 
 

@@ -17,12 +17,13 @@ import psutil
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook
+from sweep import read_sweep
 
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.files import read_json, write_json
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.run import run_name
-from dialnb.runs.sweep import merge, read_sweep
+from dialnb.runs.tools import merge
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULTS = yaml.safe_load((ROOT / "workflow" / "config.yaml").read_text(encoding="utf-8"))

@@ -68,11 +68,11 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
 
 def check_place(folder: Path) -> None:
     """Refuse a place where no encoder can be written, or where something else lies that would be lost."""
-    from dialnb.files import check_writable
+    from dialnb.files import make_folder
 
     if folder.exists() and not (folder / "modules.json").is_file() and (folder.is_file() or any(folder.iterdir())):
         raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")
-    check_writable(folder)
+    make_folder(folder.parent)
 
 
 def _swap_in(draft: Path, folder: Path) -> None:

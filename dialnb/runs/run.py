@@ -393,9 +393,7 @@ class Run:
     # --- the folder -----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write results, tables, claims and the crate; the run is done."""
-        from dialnb.runs.crate import write_crate
-
+        """Write results, tables and claims; the run is done."""
         self.results.to_csv(self.folder / "results.csv", index=False)
         if not self.items.empty:
             self.items.to_csv(self.folder / ITEMS, index=False)
@@ -409,7 +407,6 @@ class Run:
         if self._workers is not None:
             self._workers.close(wait=True)
         self._lock.release(force=True)
-        write_crate(self.folder)
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 
     def fail(self, reason: str) -> None:

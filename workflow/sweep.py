@@ -1,23 +1,18 @@
-"""Many runs: papers x profiles x seeds x encoders, as a workflow engine wants them, and their results as one table."""
+"""Many runs: papers x profiles x seeds x encoders, as the Snakefile beside this file wants them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dialnb.errors import BadParameter, DataError, UnknownName
-from dialnb.files import read_rows
+from dialnb.errors import BadParameter, UnknownName
 from dialnb.runs.engine import Request
-from dialnb.runs.jobs import command_line
 from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
-from dialnb.runs.tools import open_run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AXES = ("papers", "profiles", "seeds", "encoders")
 KEYS = (*AXES, "set", "out", "notebooks", "resources")
@@ -34,7 +29,16 @@ class Sweep:
 
     def command(self, name: str) -> str:
         """The shell command of one run."""
-        return shlex.join(command_line(self.runs[name], project(), self.notebooks))
+        request = self.runs[name]
+        command = [sys.executable, "-m", "dialnb", "run", request.slug, "--profile", request.profile]
+        command += ["--seed", str(request.seed), "--out", str(request.out.absolute()), "--project", str(project())]
+        if self.notebooks:
+            command += ["--notebooks", str(self.notebooks)]
+        if request.encoder:
+            command += ["--encoder", request.encoder]
+        for parameter, value in request.overrides.items():
+            command += ["--set", f"{parameter}={show(value)}"]
+        return shlex.join(command)
 
     def wants(self, name: str) -> Mapping[str, int]:
         """The resources of one run: those of its profile."""
@@ -67,20 +71,3 @@ def _as_on_the_command_line(profiles: Profiles, config: Mapping[str, Any]) -> di
     """What the sweep sets by hand for one paper, typed as `dialnb run --set` types it: folders are named after it."""
     said = (config.get("set") or {}).get(profiles.slug) or {}
     return profiles.parse([f"{name}={show(v)}" for name, v in said.items()])
-
-
-def merge(folders: Sequence[Path]) -> pd.DataFrame:
-    """The results of finished runs as one tidy table: which run a row is from, then the row."""
-    import pandas as pd
-
-    frames = []
-    for folder in folders:
-        run = open_run(folder)
-        if run["status"] != "done":
-            why = f"{run['status']}{': ' if run['reason'] else ''}{run['reason']}"
-            raise DataError(f"{folder} is not finished ({why}), so the table would not be complete; run it again first")
-        rows = read_rows(folder)
-        source = {"run": folder.name, "paper": run["slug"], "profile": run["profile"]}
-        source["train_seed"] = rows.pop("train_seed") if "train_seed" in rows else run["parameters"]["seed"]
-        frames.append(pd.concat([pd.DataFrame(source, index=rows.index), rows], axis=1))
-    return pd.concat(frames, ignore_index=True)

@@ -1,4 +1,4 @@
-"""A run folder as an RO-Crate 1.1 (https://w3id.org/ro/crate/1.1): what it holds, what made it, from which data.
+"""A kept run as an RO-Crate 1.1 (https://w3id.org/ro/crate/1.1): what it holds, what made it, from which data.
 
 The metadata file describes the run as a `CreateAction` of the notebook, with data and encoder as objects, the files of
 the folder as results, and the code, packages and licences beside them; archives and search engines read it as it is.
@@ -18,7 +18,6 @@ WORDS = {
     "run.json": "Parameters, provenance, stages and timings of the run",
     "results.csv": "All results as tidy rows",
     "claims.json": "The paper's claims with verdicts and intervals",
-    "log.txt": "What the run printed",
 }
 mimetypes.add_type("application/x-ipynb+json", ".ipynb")
 mimetypes.add_type("text/markdown", ".md")
@@ -38,7 +37,6 @@ def crate(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     files = [_file(path, folder) for path in sorted(folder.rglob("*")) if _belongs(path)]
     inputs = [_dataset(entry) for entry in run.get("data", ())] + [_encoder(entry) for entry in run.get("encoders", ())]
     software = _software(run)
-    failed = run["status"] == "failed"
     title = f"{run['slug']} with profile {run['profile']}, seed {run['parameters'].get('seed')}"
     action = {
         "@id": "#run",
@@ -46,11 +44,11 @@ def crate(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
         "name": f"Execution of the notebook of {run['slug']}",
         "startTime": run["started"],
         "endTime": run["updated"],
-        "actionStatus": f"http://schema.org/{'Failed' if failed else 'Completed'}ActionStatus",
+        "actionStatus": "http://schema.org/CompletedActionStatus",
         "instrument": _ids(software[:1]),
         "object": _ids(inputs) + [{"@id": f"#parameter-{name}"} for name in run["parameters"]],
         "result": _ids(files),
-    } | ({"error": run["reason"]} if failed else {})
+    }
     parameters = [
         {"@id": f"#parameter-{name}", "@type": "PropertyValue", "name": name, "value": _text(value)}
         for name, value in run["parameters"].items()
@@ -86,9 +84,7 @@ def _file(path: Path, folder: Path) -> dict[str, Any]:
     entity = {"@id": name, "@type": "File", "name": name, "encodingFormat": kind}
     if name in WORDS:
         entity["description"] = WORDS[name]
-    if name not in ("run.json", "log.txt", "notebook.ipynb"):  # those still grow when the crate is written
-        entity["contentSize"] = str(path.stat().st_size)
-    return entity
+    return entity | {"contentSize": str(path.stat().st_size)}
 
 
 def _dataset(entry: dict[str, Any]) -> dict[str, Any]:
