@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dialnb.data import records
-from dialnb.data.columns import build_table, column, open_table
+from dialnb.data.columns import Columns, build_table, open_table
 from dialnb.data.records import Dialogue, IntentUtterance, ScoredPair, Slot, Utterance
 from dialnb.errors import DataError
 
@@ -130,7 +130,7 @@ def test_a_second_builder_uses_what_the_first_one_made(tmp_path):
 
 
 def test_one_file_holds_one_kind_of_record(tmp_path):
-    with pytest.raises(TypeError, match="Dialogue, not ScoredPair"):
+    with pytest.raises(TypeError, match="not Dialogue and ScoredPair"):
         build_table([DIALOGUES[0], ScoredPair("a", "b", 1.0)], tmp_path / "t", "f")
     with pytest.raises(DataError, match="no records"):
         build_table([], tmp_path / "t", "f")
@@ -138,13 +138,12 @@ def test_one_file_holds_one_kind_of_record(tmp_path):
 
 def test_a_field_type_without_a_column_is_refused():
     with pytest.raises(TypeError, match="no column for"):
-        column(dict[str, int])
+        Columns().add(dict[str, int], [])
 
 
-def test_integers_take_the_narrowest_type(tmp_path):
-    numbers = column(int)
-    numbers.extend([-1, 200])
-    arrays: dict[str, np.ndarray] = {}
-    numbers.save(arrays, "n")
+def test_integers_take_the_narrowest_type():
+    columns = Columns()
+    columns.add(int, [-1, 200], "n")
+    arrays = columns.arrays()
     assert arrays["n"].dtype == np.int16
     assert arrays["n"].tolist() == [-1, 200]
