@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 NINE = "TOD-BERT"
 EXPECTED = yaml.safe_load((files("dialnb.data") / "registry" / "counts.yaml").read_text("utf-8"))
-CORPORA = {}
+CORPORA = {
+    part.dataset: (EXPECTED[part.dataset][0]["printed"][2], EXPECTED[part.dataset][0].get("remark", ""))
+    for part in TODBERT
+}
 """How WMDC's T6 calls each of the nine corpora, and why ours differs."""
-for part in TODBERT:
-    entry = EXPECTED[part.dataset][0]
-    CORPORA[part.dataset] = entry["printed"][2], entry.get("remark", "")
 
 paper = cache(load_paper)
 
@@ -87,59 +87,44 @@ def count_dataset(name: str, store: Store) -> Iterator[Count]:
 
 
 def count_todbert(store: Store) -> Iterator[Count]:
-    """The nine corpora together, the pairs and sentences that DSE makes of them, and their most frequent utterances."""
+    """The nine corpora together, what DSE makes of them, and the utterances that WMDC counts as most frequent."""
     from dialnb.examples.pairs import consecutive_pairs, tail_quirk, unique_sentences
 
     ours: Counter[str] = Counter()
     every: list[list[str]] = []
-    frequency, recorded = Counter[str](), Counter[str]()
     for part in TODBERT:
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
-        clean, records = [], []
+        clean, recorded = [], []
         for dialogue in load(part.dataset, part.variant, store=store):
-            texts = [" ".join(item.text.split()) for item in dialogue.utterances]
+            texts = [" ".join(utterance.text.split()) for utterance in dialogue.utterances]
             clean.append([text for text in texts if text])
-            records.append(tail_quirk(texts, dialogue.utterances[0].speaker == "system"))
-            frequency.update(text.lower() for text in clean[-1])
-            recorded.update(text.lower() for text in records[-1])
+            recorded.append(tail_quirk(texts, dialogue.utterances[0].speaker == "system"))
         every += clean
-        for item in ("dialogues", "utterances"):
-            ours[item] += sizes[item].ours
-        pairs = len(consecutive_pairs(records))
+        pairs, utterances = len(consecutive_pairs(recorded)), sizes["utterances"]
+        ours["dialogues"] += len(clean)
+        ours["utterances"] += utterances.ours
         ours["pairs, every utterance kept"] += len(consecutive_pairs(clean))
         ours["pairs, as in TOD-BERT's records"] += pairs
-        ours["pairs, extrapolated"] += pairs * sizes["utterances"].printed / sizes["utterances"].ours
+        ours["pairs, extrapolated"] += pairs * utterances.printed / utterances.ours
     ours["unique sentences"] = len(unique_sentences(every))
     for entry in EXPECTED[NINE]:
         number, where = printed(entry["printed"])
         found = round(ours[entry["item"]])
-        remark = f"{found / number:.1%}{entry.get('remark', '')}"
-        yield Count(NINE, entry["item"], found, number, where, remark)
-    yield from _frequent(frequency, recorded)
-
-
-def _frequent(frequency: Counter[str], recorded: Counter[str]) -> Iterator[Count]:
-    """WMDC's ten most frequent utterances (lower-cased, stripped, punctuation kept), then ours that are not among them.
-
-    The printed list has no greeting and no farewell of a system: more evidence that such lines were lost.
-    """
-    known = {row.labels["model"]: int(row.values[0]) for row in paper("wmdc").tables["T5"].rows}
-    order = [text for text, _ in frequency.most_common()]
-    for text in dict.fromkeys([*known, *order[:10]]):
-        rank = f"rank {order.index(text) + 1:,}; " if text in frequency else ""
-        where = "WMDC T5" if text in known else ""
-        remark = f"{rank}{recorded[text]:,} in TOD-BERT's records"
-        yield Count(NINE, f'"{text}"', frequency[text], known.get(text), where, remark)
+        yield Count(NINE, entry["item"], found, number, where, f"{found / number:.1%}{entry.get('remark', '')}")
+    frequency = Counter(text.lower() for texts in every for text in texts)
+    for row in paper("wmdc").tables["T5"].rows:
+        text = row.labels["model"]
+        yield Count(NINE, f'"{text}"', frequency[text], int(row.values[0]), "WMDC T5")
 
 
 def count_all(store: Store, names: Sequence[str] = ()) -> Iterator[Count]:
     """All numbers, dataset by dataset. One that is not at hand gives one line that says so, or, if it was asked for by
     name, its error."""
     known = {name.casefold(): name for name in EXPECTED}
-    for name in names:
+    for name in names or EXPECTED:
         if name.casefold() not in known:
             raise UnknownName("dataset with published counts", name, EXPECTED)
-    for name in [known[name.casefold()] for name in names] or EXPECTED:
+        name = known[name.casefold()]
         try:
             yield from list(count_todbert(store) if name == NINE else count_dataset(name, store))
         except Offline as error:

@@ -62,24 +62,24 @@ class Table:
     def __len__(self) -> int:
         return int(self.metadata["rows"])
 
-    def records(self, start: int, stop: int) -> list:
-        """The records of rows start to stop."""
-        return self._read(self.record, "", start, stop)
+    def records(self, rows: np.ndarray) -> list:
+        """The records of these rows."""
+        return self._read(self.record, "", rows)
 
-    def column(self, path: str, start: int, stop: int) -> list:
-        """The values of one (nested) field in rows start to stop, tuples laid flat."""
+    def column(self, path: str, rows: np.ndarray) -> list:
+        """The values of one (nested) field in these rows, tuples laid flat."""
         hint, column = self.record, ""
         for name in path.split("."):
             hint = self._field(hint, name, path)
             column = _within(column, name)
             if item := _item(hint):
                 hint = item
-                start, stop = map(int, self.arrays[f"{column}.offsets"][[start, stop]])
-        return self._read(hint, column, start, stop)
+                rows, _ = self._items(column, rows)
+        return self._read(hint, column, rows)
 
-    def sizes(self, name: str, start: int, stop: int) -> list[int]:
-        """How many items a field of tuples holds in each of the rows start to stop."""
-        return np.diff(self.arrays[f"{name}.offsets"][start : stop + 1].astype(np.int64)).tolist()
+    def sizes(self, name: str, rows: np.ndarray) -> list[int]:
+        """How many items a field of tuples holds in each of these rows."""
+        return np.diff(self._items(name, rows)[1]).tolist()
 
     def equals(self, name: str, wanted: Sequence) -> np.ndarray:
         """One bool per row: is this field one of the wanted values?"""
@@ -99,26 +99,32 @@ class Table:
             self._words[name] = [text[start:stop] for start, stop in pairwise([0, *ends])]
         return self._words[name]
 
-    def _read(self, hint: Any, name: str, start: int, stop: int) -> list:
-        """The values of rows start to stop of one column.
+    def _read(self, hint: Any, name: str, rows: np.ndarray) -> list:
+        """The values of these rows of one column.
 
         The slots of records are filled directly: the constructor of a frozen dataclass takes five times as long.
         """
         if hint is str:
             words = self.words(name)
-            return [words[code] for code in self.arrays[f"{name}.codes"][start:stop].tolist()]
+            return [words[code] for code in self.arrays[f"{name}.codes"][rows].tolist()]
         if hint in (int, float):
-            return self.arrays[name][start:stop].tolist()
+            return self.arrays[name][rows].tolist()
         if item := _item(hint):
-            bounds = self.arrays[f"{name}.offsets"][start : stop + 1].tolist()
-            first = bounds[0]
-            items = self._read(item, name, first, bounds[-1])
-            return [tuple(items[low - first : high - first]) for low, high in pairwise(bounds)]
-        made = list(map(object.__new__, repeat(hint, stop - start)))
+            places, bounds = self._items(name, rows)
+            items = self._read(item, name, places)
+            return [tuple(items[start:stop]) for start, stop in pairwise(bounds.tolist())]
+        made = list(map(object.__new__, repeat(hint, len(rows))))
         for field, inner in fields(hint).items():
-            values = self._read(inner, _within(name, field), start, stop)
+            values = self._read(inner, _within(name, field), rows)
             deque(map(getattr(hint, field).__set__, made, values), maxlen=0)
         return made
+
+    def _items(self, name: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the items of these rows lie in a column of tuples, and where each row's begin and end among them."""
+        offsets = self.arrays[f"{name}.offsets"]
+        starts, stops = offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
+        bounds = np.append(0, np.cumsum(stops - starts))
+        return np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], stops - starts), bounds
 
     def _field(self, hint: Any, name: str, path: str) -> Any:
         known = fields(hint) if is_dataclass(hint) else {}

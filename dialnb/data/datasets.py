@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,20 +48,14 @@ class Dataset(Sequence):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Dataset: ...
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Record | Dataset:
         if isinstance(index, slice):
             return self._select(self.rows[index])
-        place = int(self.rows[index])
-        return self.table.records(place, place + 1)[0]
+        return self.table.records(self.rows[[index]])[0]
 
     def __iter__(self) -> Iterator[Record]:
-        for start, stop in self._runs():
-            for low in range(start, stop, CHUNK):
-                yield from self.table.records(low, min(low + CHUNK, stop))
+        for start in range(0, len(self), CHUNK):
+            yield from self.table.records(self.rows[start : start + CHUNK])
 
     def __reduce__(self) -> tuple:
         """To another process goes what opens the same columns there, and the rows."""
@@ -87,11 +81,11 @@ class Dataset(Sequence):
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
-        return [value for start, stop in self._runs() for value in self.table.column(path, start, stop)]
+        return self.table.column(path, self.rows)
 
     def sizes(self, name: str) -> list[int]:
         """How many items a field of tuples holds in each record: ``sizes("utterances")``."""
-        return [size for start, stop in self._runs() for size in self.table.sizes(name, start, stop)]
+        return self.table.sizes(name, self.rows)
 
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
@@ -103,13 +97,6 @@ class Dataset(Sequence):
             return self
         chosen = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes())
         return replace(self, rows=rows, fingerprint=chosen.hexdigest())
-
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """The rows as maximal runs [start, stop) of neighbours."""
-        if len(self.rows):
-            breaks = np.flatnonzero(np.diff(self.rows) != 1) + 1
-            for run in np.split(self.rows, breaks):
-                yield int(run[0]), int(run[-1]) + 1
 
 
 def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
