@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 from dialnb.data.records import Record, Utterance
@@ -37,8 +38,10 @@ from dialnb.errors import DataError, UnknownName
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
+Records = Iterator[Record]
+TRAIN_DEV_TEST = ("train", "dev", "test")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
-SPLITS = {name: name for name in ("train", "dev", "test")}
+SPLITS = {name: name for name in TRAIN_DEV_TEST}
 SPLITS |= dict.fromkeys(("valid", "devel", "val", "validate", "validation"), "dev")
 
 
@@ -137,7 +140,7 @@ class Files:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name.rpartition("/")[2], pattern)
+    return fnmatchcase(basename(name), pattern)
 
 
 def _gunzipped(data: bytes) -> bytes:
@@ -152,9 +155,9 @@ class Reader:
     variants: tuple[str, ...]
     version: int
     sources: tuple[str, ...]
-    function: Callable[..., Iterator[Record]]
+    function: Callable[..., Records]
 
-    def __call__(self, files: Files, variant: str | None = None) -> Iterator[Record]:
+    def __call__(self, files: Files, variant: str | None = None) -> Records:
         """Yield the records; an error in a row names its place."""
         variant = self.variant(variant)
         try:
@@ -187,7 +190,7 @@ class Reader:
 
 def reader(
     dataset: str, *, variants: tuple[str, ...] = (), version: int = 1, sources: tuple[str, ...] = ()
-) -> Callable[[Callable[..., Iterator[Record]]], Reader]:
+) -> Callable[[Callable[..., Records]], Reader]:
     """Make a generator function the reader of ``dataset``.
 
     The first of ``variants`` is the default. ``sources`` are the registry entries whose files it reads (by default

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dialnb.data.readers import SPLITS, Files, reader
+from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.readers.intents import head_and_tail, parallel_lines
 from dialnb.data.readers.spans import bracketed
 from dialnb.data.records import IntentUtterance
@@ -16,7 +16,7 @@ AnnotatedRow = tuple[IntentUtterance, str]
 
 
 @reader("HWU64", variants=("standard", "annotated", "dse", "tadse", "dse-official", "tadse-official"))
-def read_hwu64(files: Files, variant: str) -> Iterator[IntentUtterance]:
+def read_hwu64(files: Files, variant: str) -> Records:
     """64 intents, label = scenario_intent.
 
     "standard" is the 8,954/1,076/1,076 split; "annotated" the slot-annotated rows of the first cross-validation fold.
@@ -64,7 +64,7 @@ def annotated(item: dict[str, str], split: str) -> IntentUtterance:
     return IntentUtterance(text, f"{item['scenario']}_{item['intent']}", slots, item["scenario"], split)
 
 
-def dse_rows(files: Files, rows: list[AnnotatedRow]) -> Iterator[IntentUtterance]:
+def dse_rows(files: Files, rows: list[AnnotatedRow]) -> Records:
     """The 64 most frequent labels with the raw answer as text; its label map was never released (DSE evaluation)."""
     frequent = dict(Counter(item.intent for item, _ in rows).most_common(64))
     kept = []
@@ -78,9 +78,7 @@ def dse_rows(files: Files, rows: list[AnnotatedRow]) -> Iterator[IntentUtterance
     yield from head_and_tail(kept, 85)
 
 
-def tadse_rows(
-    files: Files, rows: Iterable[AnnotatedRow], listed: dict[tuple[str, str], str]
-) -> Iterator[IntentUtterance]:
+def tadse_rows(files: Files, rows: Iterable[AnnotatedRow], listed: dict[tuple[str, str], str]) -> Records:
     """Every utterance of the standard dev and test lists once, with slots; annotated rows outside them are train."""
     seen = set()
     for item, answer in rows:
@@ -101,7 +99,7 @@ def split_key(item: IntentUtterance) -> tuple[str, str]:
 
 
 @reader("MASSIVE", variants=("intents", "joined", "slurp", "slurp-official", "official"), sources=("MASSIVE", "HWU64"))
-def read_massive(files: Files, variant: str) -> Iterator[IntentUtterance]:
+def read_massive(files: Files, variant: str) -> Records:
     """The en-US part. "intents": text and intent of train and test; "joined": the same with slots wherever SLURP or
     HWU64 annotate the very same text; "slurp": SLURP's dev and test with slots, "slurp-official" with train too;
     "official": the ``en-US.jsonl`` of the MASSIVE release, for those who can get it."""
@@ -125,7 +123,7 @@ def read_massive(files: Files, variant: str) -> Iterator[IntentUtterance]:
                 yield IntentUtterance(text, intent, known.get(text, ()), intent.partition("_")[0], split)
 
 
-def slurp_rows(files: Files, *parts: str) -> Iterator[IntentUtterance]:
+def slurp_rows(files: Files, *parts: str) -> Records:
     """SLURP's text annotation. The intent is scenario_action, as MASSIVE has it: a few rows of SLURP say less."""
     for part in parts:
         for item in files.json_lines(f"dataset/slurp/{part}.jsonl"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from dialnb.data.readers import Files, in_turn, reader, unique
+from dialnb.data.readers import Files, Records, in_turn, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
 
 SPEAKERS = {"user": "user", "agent": "system", "wizard": "system", "User": "user", "Wizard": "system"}
@@ -15,7 +15,7 @@ ACT = re.compile(r"\s*(\w+)\s*\((.*)\)?\s*", re.DOTALL)
 
 
 @reader("MetaLWOZ", variants=("copies", "official"))
-def read_metalwoz(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_metalwoz(files: Files, variant: str) -> Records:
     """37,884 dialogues, 432,036 utterances, 47 domains; the bot speaks first. One JSON line per dialogue."""
     archive = "metalwoz-v1.zip" if variant == "official" else ""
     for name, data in files.matching("*dialogues/*.txt", archive):
@@ -24,7 +24,7 @@ def read_metalwoz(files: Files, variant: str) -> Iterator[Dialogue]:
 
 
 @reader("MDC", variants=("copies", "official"))
-def read_mdc(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_mdc(files: Files, variant: str) -> Records:
     """Microsoft Dialogue Challenge: movie and taxi booking, and restaurants too in "official".
 
     One row per message: session, message, time, speaker, text, then one cell per act. The first act is the intent:
@@ -70,7 +70,7 @@ def _told(arguments: str) -> Iterator[Slot]:
 
 
 @reader("Frames", variants=("copies", "official"))
-def read_frames(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_frames(files: Files, variant: str) -> Records:
     """1,369 travel bookings, 19,986 utterances, published without splits; the copy is the official file."""
     archive = "Frames-dataset.zip" if variant == "official" else "data/unified_datasets/frames/original_data.zip"
     for member, data in files.matching("*frames.json", archive):
@@ -78,7 +78,7 @@ def read_frames(files: Files, variant: str) -> Iterator[Dialogue]:
             yield Dialogue(item["id"], tuple(map(_frames_turn, item["turns"])), ("travel",))
 
 
-def _frames_turn(turn: dict[str, Any]) -> Utterance:
+def _frames_turn(turn: Any) -> Utterance:
     """Acts with arguments; references to earlier frames are laid flat in ``acts_without_refs`` where there are any."""
     labels = turn["labels"]
     slots, intents = [], [""]
@@ -94,7 +94,7 @@ def _frames_turn(turn: dict[str, Any]) -> Utterance:
 
 
 @reader("STAR")
-def read_star(files: Files) -> Iterator[Dialogue]:
+def read_star(files: Files) -> Records:
     """Wizard-of-Oz dialogues in 13 domains; the wizard's utterance carries the action label it was picked by.
 
     The conversation is what user and wizard uttered or picked; notes to the user and database queries are not said.
@@ -115,7 +115,7 @@ def read_star(files: Files) -> Iterator[Dialogue]:
 
 
 @reader("TopicalChat", variants=("copies", "official"))
-def read_topical_chat(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_topical_chat(files: Files, variant: str) -> Records:
     """Chats about news and facts; the speakers are agent_1 and agent_2. The copies lack the train split.
 
     "freq" and "rare" splits differ in whether their entities are frequent in the train split.
@@ -128,7 +128,7 @@ def read_topical_chat(files: Files, variant: str) -> Iterator[Dialogue]:
 
 
 @reader("Self-dialogue")
-def read_self_dialogue(files: Files) -> Iterator[Dialogue]:
+def read_self_dialogue(files: Files) -> Records:
     """Twenty sentences in which one crowd worker plays both sides; the folder names the topic. 4,136 about movies."""
     for key, data in files.matching("corpus/*.csv"):
         for item in files.table(key, data, ["AssignmentId"]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, reader, unique
+from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.woz import labelled_user
 from dialnb.data.records import Dialogue, Slot, Utterance
 from dialnb.errors import DataError
@@ -18,7 +18,7 @@ Exchange = tuple[Utterance, Utterance]
 
 
 @reader("DSTC2", variants=("copies", "official"))
-def read_dstc2(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_dstc2(files: Files, variant: str) -> Records:
     """1,612 / 506 / 1,117 dialogues with 11,677 / 3,934 / 9,890 exchanges, system first.
 
     The copies: system acts are looked up by text among published (acts, text) pairs, user acts are known for the 150
@@ -68,7 +68,7 @@ def _folded(text: str) -> str:
     return text.lower().strip()
 
 
-def _session_names(files: Files, split: str, items: list[dict[str, Any]]) -> list[str]:
+def _session_names(files: Files, split: str, items: list[Any]) -> list[str]:
     """Session names, from a second copy of the corpus that has the train and dev dialogues in the same order."""
     if split == "test":
         return [f"test-{number}" for number in range(len(items))]
@@ -107,12 +107,12 @@ def exchanges(files: Files, key: str, log: bytes, label: bytes) -> list[Exchange
     return found
 
 
-def _spoken(speaker: str, text: str, acts: list[dict[str, Any]]) -> Utterance:
+def _spoken(speaker: str, text: str, acts: list[Any]) -> Utterance:
     slots = [Slot(name, str(value)) for act in acts for name, value in act["slots"] if name != "slot"]
     return Utterance(speaker, text, unique(act["act"] for act in acts), tuple(slots))
 
 
-def _official(files: Files) -> Iterator[Dialogue]:
+def _official(files: Files) -> Records:
     """The archives of the challenge: data/FOLDER/SESSION/{log,label}.json and lists of sessions per split."""
     for archive, splits in (("dstc2_traindev.tar.gz", ("train", "dev")), ("dstc2_test.tar.gz", ("test",))):
         found = dict(files.matching("*", archive))
@@ -126,4 +126,4 @@ def _official(files: Files) -> Iterator[Dialogue]:
                     files, f"{folder}/log.json", found[f"{folder}/log.json"], found[f"{folder}/label.json"]
                 )
                 utterances = [utterance for pair in pairs for utterance in pair]
-                yield Dialogue(folder.rpartition("/")[2], tuple(utterances), DOMAIN, split)
+                yield Dialogue(basename(folder), tuple(utterances), DOMAIN, split)

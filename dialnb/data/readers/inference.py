@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from posixpath import basename
 
-from dialnb.data.readers import SPLITS, Files, reader
+from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.records import InferenceItem
 
 
 @reader("CI-ToD", variants=("copies", "official"))
-def read_citod(files: Files, variant: str) -> Iterator[InferenceItem]:
+def read_citod(files: Files, variant: str) -> Records:
     """Is the last reply consistent with the dialogue? The weather part of train is in "official" only."""
     patterns = ("*_train.json", "*_dev.json", "*_test.json")
     for name, data in files.find(*patterns, official=variant == "official"):
         yield from judged_replies(files, name, data)
 
 
-def judged_replies(files: Files, name: str, data: bytes) -> Iterator[InferenceItem]:
+def judged_replies(files: Files, name: str, data: bytes) -> Records:
     """Label "1" (inconsistent) if the reply contradicts the query (qi) or the history (hi); the knowledge base and
     its label kbi are not used. The ids of the files repeat, so the place in the file is the id."""
-    domain, _, part = name.rpartition("/")[2].removesuffix(".json").rpartition("_")
+    domain, _, part = basename(name).removesuffix(".json").rpartition("_")
     for number, item in enumerate(files.items(name, data)):
         labels = {item["scenario"][flag] for flag in ("qi", "hi")}
         if not labels <= {"0", "1"}:
@@ -29,7 +29,7 @@ def judged_replies(files: Files, name: str, data: bytes) -> Iterator[InferenceIt
 
 
 @reader("DECODE", variants=("human-bot", "rct", "pairs", "main"))
-def read_decode(files: Files, variant: str) -> Iterator[InferenceItem]:
+def read_decode(files: Files, variant: str) -> Records:
     """Label "1" if the last utterance contradicts its speaker. "main" are the official train, dev and test files,
     "human-bot" and "rct" the extra test sets; "pairs" are contradictory utterance pairs of the main collection."""
     if variant == "pairs":

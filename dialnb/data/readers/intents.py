@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dialnb.data.readers import SPLITS, Files, reader
+from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.readers.spans import chunked, plain_to_bio, tagged
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
@@ -24,7 +24,7 @@ def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[tuple[str
         yield lines
 
 
-def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Iterator[IntentUtterance]:
+def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Records:
     """DSE's re-split: per class, in file order, the first ``percent`` % (rounded up) are train, the rest is test."""
     classes: dict[str, list[IntentUtterance]] = {}
     for item in rows:
@@ -36,7 +36,7 @@ def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Iterator[Int
 
 
 @reader("CLINC150", variants=tuple(CLINC150_FILES))
-def read_clinc150(files: Files, variant: str) -> Iterator[IntentUtterance]:
+def read_clinc150(files: Files, variant: str) -> Records:
     """150 intents in 10 domains; out-of-scope rows have intent "oos" and no domain ("plus": 250 of them in train)."""
     domain_of = {"oos": ""}
     for domain, intents in files.json("data/domains.json").items():
@@ -51,7 +51,7 @@ def read_clinc150(files: Files, variant: str) -> Iterator[IntentUtterance]:
 
 
 @reader("BANKING77")
-def read_banking77(files: Files) -> Iterator[IntentUtterance]:
+def read_banking77(files: Files) -> Records:
     """77 fine-grained intents of one domain."""
     for split in ("train", "test"):
         key = f"banking_data/{split}.csv"
@@ -59,7 +59,7 @@ def read_banking77(files: Files) -> Iterator[IntentUtterance]:
             yield IntentUtterance(item["text"], item["category"], domain="banking", split=split)
 
 
-def read_slot_filling(files: Files, folder: str) -> Iterator[IntentUtterance]:
+def read_slot_filling(files: Files, folder: str) -> Records:
     """The processed releases of SNIPS and ATIS: words, BIO tags and intents in three parallel files per split."""
     for part in ("train", "valid", "test"):
         for words, tags, intent in parallel_lines(files, f"{folder}/{part}", "seq.in", "seq.out", "label"):
@@ -68,7 +68,7 @@ def read_slot_filling(files: Files, folder: str) -> Iterator[IntentUtterance]:
 
 
 @reader("SNIPS", variants=("slots", "original", "dse"))
-def read_snips(files: Files, variant: str) -> Iterator[IntentUtterance]:
+def read_snips(files: Files, variant: str) -> Records:
     """7 intents: "slots" is the processed release, "original" the JSON files (their validation set is the test set
     of the papers), "dse" those files re-split 90:10 per class (1,446 test rows by the rule, where DSE prints 1,447)."""
     if variant == "slots":
@@ -79,7 +79,7 @@ def read_snips(files: Files, variant: str) -> Iterator[IntentUtterance]:
         yield from head_and_tail(read_snips_json(files), 90)
 
 
-def read_snips_json(files: Files) -> Iterator[IntentUtterance]:
+def read_snips_json(files: Files) -> Records:
     """The original files, class by class, training rows first. They are UTF-8, but for a line of latin-1 in one."""
     found = files.matching("2017-06-custom-intent-engines/*.json")
     for key, data in sorted(found, key=lambda item: (item[0].split("/")[1], "validate_" in item[0])):
@@ -99,13 +99,13 @@ def _as_utf8(line: bytes) -> bytes:
 
 
 @reader("ATIS")
-def read_atis(files: Files) -> Iterator[IntentUtterance]:
+def read_atis(files: Files) -> Records:
     """Flight queries; a compound label such as ``atis_airline#atis_flight_no`` is a class of its own (26 in all)."""
     yield from read_slot_filling(files, "data/atis")
 
 
 @reader("MultiDoGO")
-def read_multidogo(files: Files) -> Iterator[IntentUtterance]:
+def read_multidogo(files: Files) -> Records:
     """Customer turns of six domains. A tag belongs to each word between single spaces, a line break being a word."""
     for key, data in files.matching("*.tsv"):
         *_, domain, file = key.split("/")

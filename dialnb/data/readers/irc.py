@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
+from posixpath import basename
 
 import numpy as np
 
-from dialnb.data.readers import Files, reader
+from dialnb.data.readers import Files, Records, reader
 from dialnb.data.records import Dialogue, SelectionGroup, Utterance
 from dialnb.errors import DataError
 
@@ -28,7 +29,7 @@ Log = list[Utterance | str]
 
 
 @reader("UbuntuIRC", variants=("conversations", "turns", "lines", "selection-10", "selection-100"))
-def read_ubuntu_irc(files: Files, variant: str) -> Iterator[Dialogue | SelectionGroup]:
+def read_ubuntu_irc(files: Files, variant: str) -> Records:
     """Nicknames are the speakers.
 
     "conversations": gold conversations, message by message; "turns": the same with consecutive messages of a speaker
@@ -40,7 +41,7 @@ def read_ubuntu_irc(files: Files, variant: str) -> Iterator[Dialogue | Selection
             continue
         logs: dict[str, Log] = {}
         for key, data in files.matching(f"data/{split}/*.ascii.txt"):
-            date = key.rpartition("/")[2].partition(".")[0]
+            date = basename(key).partition(".")[0]
             logs[date] = [read_message(line) for line in files.lines(key, data)]
         if variant == "lines":
             for date, log in logs.items():
@@ -50,7 +51,7 @@ def read_ubuntu_irc(files: Files, variant: str) -> Iterator[Dialogue | Selection
             yield from derive(read_conversations(files, key, files.read(key), split, logs), split, variant)
 
 
-def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Iterator[Dialogue | SelectionGroup]:
+def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Records:
     """The records of a variant from the gold conversations of one split."""
     if variant == "conversations":
         yield from conversations
@@ -80,7 +81,7 @@ def messages(files: Files, log: Log) -> tuple[Utterance, ...]:
     return tuple(line for line in log if isinstance(line, Utterance))
 
 
-def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Iterator[Dialogue]:
+def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Records:
     """The gold conversations: rows ``LOG:line line ...`` name the lines (from 0) that belong together."""
     annotated = 0
     for row in files.lines(name, data):
@@ -118,7 +119,7 @@ def build_selection(
     generator: np.random.Generator,
     min_context: int = 2,
     max_context: int = 20,
-) -> Iterator[SelectionGroup]:
+) -> Records:
     """Response selection from conversations of one split: every turn after the first ``min_context`` is a response.
 
     Messages are merged into turns and lose the nickname they address. The true response is listed first, followed by

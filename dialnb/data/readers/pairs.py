@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, reader
+from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
 
 CAPTIONS = ("images", "track5.en-en")
@@ -16,12 +17,12 @@ SICK = {"train": "train", "trial": "dev", "test_annotated": "test"}
 
 
 @reader("STS-B", variants=("all", "captions"))
-def read_stsb(files: Files, variant: str) -> Iterator[ScoredPair]:
+def read_stsb(files: Files, variant: str) -> Records:
     """``genre, file, year, id, score (0 to 5), sentence, sentence`` and sometimes the sentences' sources, unquoted.
 
     "captions" are the two files of image captions that its LICENSE.txt puts under CC-BY-SA and that carry no terms of
     their own beyond that: images, and the part of SNLI ("track5.en-en")."""
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         for line in files.lines(f"data/stsbenchmark/sts-{split}.csv"):
             _, file, _, _, score, first, second, *_ = line.split("\t")
             if variant == "all" or file in CAPTIONS:
@@ -41,7 +42,7 @@ def inference_items(
     split: str,
     fields: tuple[str, ...] = ("pairID", "sentence1", "sentence2", "gold_label"),
     prefix: str = "",
-) -> Iterator[InferenceItem]:
+) -> Records:
     """(premise, hypothesis) with one of three labels from rows whose ``fields`` are id, premise, hypothesis, label."""
     for row in rows:
         identifier, premise, hypothesis, label = (row[field] for field in fields)
@@ -54,7 +55,7 @@ def inference_items(
 
 
 @reader("ANLI", variants=("copies", "official"))
-def read_anli(files: Files, variant: str) -> Iterator[InferenceItem]:
+def read_anli(files: Files, variant: str) -> Records:
     """Adversarial NLI, rounds 1 to 3; the round opens the id. The copies are the dev sets only."""
     fields = ("uid", "context", "hypothesis", "label")
     for name, data in files.find("train.jsonl", "dev.jsonl", "test.jsonl", official=variant == "official"):
@@ -64,10 +65,10 @@ def read_anli(files: Files, variant: str) -> Iterator[InferenceItem]:
 
 
 @reader("SNLI", variants=("copies", "official"))
-def read_snli(files: Files, variant: str) -> Iterator[InferenceItem]:
+def read_snli(files: Files, variant: str) -> Records:
     """Captions and what follows from them; pairs without a gold label are left out. The copies are parts of the dev and
     test files; the official archive has all three."""
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         file = f"snli_1.0_{split}.jsonl"
         if variant == "official":
             found = files.matching(f"*{file}", "snli_1.0.zip")
@@ -78,7 +79,7 @@ def read_snli(files: Files, variant: str) -> Iterator[InferenceItem]:
 
 
 @reader("SICK", variants=("inference", "relatedness"))
-def read_sick(files: Files, variant: str) -> Iterator[InferenceItem | ScoredPair]:
+def read_sick(files: Files, variant: str) -> Records:
     """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
     columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
     for part, split in SICK.items():
@@ -92,7 +93,7 @@ def read_sick(files: Files, variant: str) -> Iterator[InferenceItem | ScoredPair
 
 
 @reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
-def read_sts(files: Files, variant: str) -> Iterator[ScoredPair]:
+def read_sts(files: Files, variant: str) -> Records:
     """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
     without a score are left out."""
     for name, data in files.find("*.train.tsv", "*.test.tsv"):
@@ -106,7 +107,7 @@ def read_sts(files: Files, variant: str) -> Iterator[ScoredPair]:
 
 
 @reader("MNLI")
-def read_mnli(files: Files) -> Iterator[InferenceItem]:
+def read_mnli(files: Files) -> Records:
     """Ten genres; the splits are "train", "dev" (matched genres) and "dev-mismatched"."""
     for split, part in (("train", "train"), ("dev", "dev_matched"), ("dev-mismatched", "dev_mismatched")):
         for name, data in files.find(f"multinli_1.0_{part}.jsonl", official=True):
@@ -114,24 +115,24 @@ def read_mnli(files: Files) -> Iterator[InferenceItem]:
 
 
 @reader("Dialogue-NLI")
-def read_dialogue_nli(files: Files) -> Iterator[InferenceItem]:
+def read_dialogue_nli(files: Files) -> Records:
     """Persona sentences and utterances. The files are called .jsonl, but each is one JSON list."""
     fields = ("id", "sentence1", "sentence2", "label")
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         for name, data in files.find(f"dialogue_nli_{split}.jsonl", official=True):
             yield from inference_items(files, files.items(name, data, "item"), split, fields)
 
 
 @reader("AmazonQA", variants=("copies", "official"))
-def read_amazonqa(files: Files, variant: str) -> Iterator[QuestionAnswer]:
+def read_amazonqa(files: Files, variant: str) -> Records:
     """Questions about products: two categories (copies), or all of them (official)."""
     for name, data in files.find("qa_*.json.gz", official=variant == "official"):
         yield from question_answers(files, name, data)
 
 
-def question_answers(files: Files, name: str, data: bytes) -> Iterator[QuestionAnswer]:
+def question_answers(files: Files, name: str, data: bytes) -> Records:
     """The rows of ``qa_CATEGORY.json.gz``: not JSON, but a Python literal per line."""
-    category = name.rpartition("/")[2].removeprefix("qa_").partition(".")[0].replace("_", " ")
+    category = basename(name).removeprefix("qa_").partition(".")[0].replace("_", " ")
     for line in files.lines(name, data):
         try:
             item = ast.literal_eval(line)

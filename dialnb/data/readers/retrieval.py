@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from dialnb.data.readers import Files, in_turn, reader, unique
+from dialnb.data.readers import Files, Records, in_turn, reader, unique
 from dialnb.data.readers.pairs import scored
-from dialnb.data.records import Dialogue, MatchingGroup, Record, RetrievalQuery, ScoredPair
+from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair
 
 FOLDERS = {"ecd": "datasets/edc", "jddc": "datasets/jddc"}
 
 
 @reader("DialogueCSE", variants=("ecd-select", "jddc-select", "ecd-sts", "jddc-sts", "ecd-train", "ecd-sessions"))
-def read_dialoguecse(files: Files, variant: str) -> Iterator[Record]:
+def read_dialoguecse(files: Files, variant: str) -> Records:
     """E-commerce (ECD) and JDDC, dev and test; of the training data only a sample of ECD was released.
     "ecd-sessions" are the dialogues that the rows of this sample were cut from."""
     corpus, kind = variant.split("-")
@@ -30,7 +30,7 @@ def read_dialoguecse(files: Files, variant: str) -> Iterator[Record]:
             yield ScoredPair(first, second, scored(score, 1), split)
 
 
-def retrieval_queries(files: Files, name: str, data: bytes, split: str) -> Iterator[RetrievalQuery]:
+def retrieval_queries(files: Files, name: str, data: bytes, split: str) -> Records:
     """``id TAB sentence TAB intent TAB positive ids TAB negative ids``; an id is the row number in the same file."""
     rows = data.rstrip(b"\n").count(b"\n") + 1
     for number, line in enumerate(files.lines(name, data)):
@@ -49,7 +49,7 @@ def retrieval_queries(files: Files, name: str, data: bytes, split: str) -> Itera
         yield RetrievalQuery(number, text, unique_relevant, unique_irrelevant, intent, split)
 
 
-def matching_groups(lines: Iterable[str]) -> Iterator[MatchingGroup]:
+def matching_groups(lines: Iterable[str]) -> Records:
     """Six fields: utterances before, after, speaker roles, a constant, candidates (the true one first), labels."""
     for line in lines:
         before, after, roles, _, candidates, labels = (tuple(cell.split("|")) for cell in line.split("\t"))
@@ -61,7 +61,7 @@ def matching_groups(lines: Iterable[str]) -> Iterator[MatchingGroup]:
         yield MatchingGroup(before, after, candidates, tuple(map(int, labels)))
 
 
-def sessions(files: Files, groups: Iterable[MatchingGroup]) -> Iterator[Dialogue]:
+def sessions(files: Files, groups: Iterable[MatchingGroup]) -> Records:
     """Each group's utterances in order, the true response among them; speakers alternate in all of these rows.
 
     A dialogue that another row was cut from too is left out.

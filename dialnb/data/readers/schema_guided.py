@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dialnb.data.readers import Files, reader, unique
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
 from dialnb.data.records import Dialogue, Slot, Utterance
 
 
 @reader("SGD")
-def read_sgd(files: Files) -> Iterator[Dialogue]:
+def read_sgd(files: Files) -> Records:
     """22,825 dialogues, 463,284 utterances; acts, slot spans and the user's active intent per utterance.
 
     A quarter of the files are an older version without user acts; their user turns are kept and counted.
     """
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         for key, data in files.matching(f"{split}/dialogues_*.json"):
             for item in files.items(key, data):
                 utterances = tuple(_schema_guided(files, item["turns"]))
                 yield Dialogue(item["dialogue_id"], utterances, tuple(item["services"]), split)
 
 
-def _schema_guided(files: Files, turns: list[dict[str, Any]]) -> Iterator[Utterance]:
+def _schema_guided(files: Files, turns: list[Any]) -> Iterator[Utterance]:
     """The turns of one dialogue. Where two intents are active, the one that was not so before is the turn's."""
     active: list[str] = []
     for turn in turns:
@@ -45,12 +45,12 @@ def _schema_guided(files: Files, turns: list[dict[str, Any]]) -> Iterator[Uttera
 
 
 @reader("GSIM", variants=("copies", "official"))
-def read_gsim(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_gsim(files: Files, variant: str) -> Records:
     """sim-M and sim-R, 1,500 / 469 / 1,039 dialogues.
 
     The copies have sim-R train and test in a simplified form without act types; "official" reads all in original form.
     """
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         for corpus, domain in (("sim-M", "movie"), ("sim-R", "restaurant")):
             if variant == "copies" and corpus == "sim-R" and split != "dev":
                 for item in files.items(f"Examples/bots/TaskBot/sim-R_dataset/{split}_dials.json"):
@@ -61,7 +61,7 @@ def read_gsim(files: Files, variant: str) -> Iterator[Dialogue]:
                     yield Dialogue(item["dialogue_id"], tuple(_simulated(item["turns"])), (domain,), split)
 
 
-def _simulated(turns: list[dict[str, Any]]) -> Iterator[Utterance]:
+def _simulated(turns: list[Any]) -> Iterator[Utterance]:
     """Original form: the user opens, so the first turn has no system part."""
     for turn in turns:
         for speaker in ("system", "user"):
@@ -76,7 +76,7 @@ def _simulated(turns: list[dict[str, Any]]) -> Iterator[Utterance]:
             yield Utterance(speaker, spoken["text"], acts, tuple(slots), intent)
 
 
-def _simple(turns: list[dict[str, Any]]) -> Iterator[Utterance]:
+def _simple(turns: list[Any]) -> Iterator[Utterance]:
     """Simplified form: the missing system part of the first turn is an empty string."""
     for number, turn in enumerate(turns):
         if number or turn["system_utterance"]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from posixpath import basename
 from typing import NamedTuple
 
-from dialnb.data.readers import SPLITS, Files, in_turn, reader
+from dialnb.data.readers import SPLITS, Files, Records, in_turn, reader
 from dialnb.data.records import Dialogue, SelectionGroup
 from dialnb.errors import DataError
 
@@ -66,7 +67,7 @@ def in_runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield group
 
 
-def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bool) -> Iterator[SelectionGroup]:
+def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bool) -> Records:
     """Groups of rows as records.
 
     Ties in a ranking are kept in file order by some scorers, which favours a positive that is listed first: where a
@@ -80,12 +81,10 @@ def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bo
         yield SelectionGroup(f"{split}-{number}", group[0].context, responses, labels, split)
 
 
-def read_corpus(
-    files: Files, names: tuple[str, ...], tens: tuple[str, ...], positive_first: bool
-) -> Iterator[SelectionGroup]:
+def read_corpus(files: Files, names: tuple[str, ...], tens: tuple[str, ...], positive_first: bool) -> Records:
     """A corpus in files named after their split; the rows of the splits in ``tens`` come in tens."""
     for name, data in files.find(*names, official=names == OFFICIAL):
-        split = SPLITS[name.rpartition("/")[2].partition(".")[0]]
+        split = SPLITS[basename(name).partition(".")[0]]
         rows = selection_rows(files, name, data)
         if split in tens:
             yield from selection_groups(in_tens(rows), split, positive_first)
@@ -94,13 +93,13 @@ def read_corpus(
 
 
 @reader("Ubuntu-V1")
-def read_ubuntu_v1(files: Files) -> Iterator[SelectionGroup]:
+def read_ubuntu_v1(files: Files) -> Records:
     """Ubuntu Corpus V1 with placeholders: train 1:1, validation and test 1:9 with the positive listed first."""
     yield from read_corpus(files, OFFICIAL, ("dev", "test"), positive_first=True)
 
 
 @reader("Douban", variants=("copies", "official"))
-def read_douban(files: Files, variant: str) -> Iterator[SelectionGroup]:
+def read_douban(files: Files, variant: str) -> Records:
     """Train and validation 1:1; ten judged candidates per test context, any number of them positive, in any order.
     "copies" is the sample that can be had without asking, "official" the whole corpus."""
     names = OFFICIAL if variant == "official" else ("train.sample",)
@@ -108,7 +107,7 @@ def read_douban(files: Files, variant: str) -> Iterator[SelectionGroup]:
 
 
 @reader("E-commerce", variants=("copies", "official", "sessions", "official-sessions"))
-def read_ecommerce(files: Files, variant: str) -> Iterator[SelectionGroup | Dialogue]:
+def read_ecommerce(files: Files, variant: str) -> Records:
     """Train and validation 1:1, test 1:9, positive first; a sample ("copies") or the whole corpus ("official").
     The two variants of "sessions" are the dialogues that DialogueCSE rebuilds from the rows, see `sessions`."""
     names = OFFICIAL if variant.startswith("official") else ("train", "valid", "test")
@@ -116,7 +115,7 @@ def read_ecommerce(files: Files, variant: str) -> Iterator[SelectionGroup | Dial
     yield from sessions(files, groups) if variant.endswith("sessions") else groups
 
 
-def sessions(files: Files, groups: Iterable[SelectionGroup], at_least: int = 4) -> Iterator[Dialogue]:
+def sessions(files: Files, groups: Iterable[SelectionGroup], at_least: int = 4) -> Records:
     """DialogueCSE's preprocessing of ECD: a context with its true response is a session of at least four turns.
 
     The rows name no speakers; turns alternate, and the response is taken to be the shop's ("system"). Spaces that the
@@ -135,14 +134,14 @@ def sessions(files: Files, groups: Iterable[SelectionGroup], at_least: int = 4) 
 
 
 @reader("DSTC7-Ubuntu")
-def read_dstc7(files: Files) -> Iterator[SelectionGroup]:
+def read_dstc7(files: Files) -> Records:
     """Subtask 1: the 100 listed candidates, the right one among them; the test answers are in a file of their own."""
     answers: dict[str, str] = {}
     for name, data in files.find("ubuntu_responses_subtask_1.tsv", official=True):
         for line in files.lines(name, data):
             example, answers[example] = line.split("\t")[:2]
     for name, data in files.find("ubuntu_*_subtask_1.json", official=True):
-        split = SPLITS[name.rpartition("/")[2].split("_")[1]]
+        split = SPLITS[basename(name).split("_")[1]]
         for item in files.items(name, data, "example"):
             example = str(item["example-id"])
             if split == "test":

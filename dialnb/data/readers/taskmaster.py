@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from dialnb.data.readers import Files, reader
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import Dialogue, Slot, Utterance
 
 SPEAKERS = {"user": "user", "assistant": "system", "*": "user", "-": "system", "U": "user", "A": "system"}
@@ -24,7 +23,7 @@ MARKER = re.compile(r"[<\[]([A-Z]+)[>\]]")
 
 
 @reader("Taskmaster", variants=("tm1-delexicalised", "tm3-shard", "tm4", "tm1"))
-def read_taskmaster(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_taskmaster(files: Files, variant: str) -> Records:
     """One release, or the public part of one; see the head of this module."""
     if variant == "tm1-delexicalised":
         for collection in ("self-dialogs", "woz-dialogs"):
@@ -42,15 +41,13 @@ def read_taskmaster(files: Files, variant: str) -> Iterator[Dialogue]:
 
 
 @reader("Taskmaster-2")
-def read_taskmaster2(files: Files) -> Iterator[Dialogue]:
+def read_taskmaster2(files: Files) -> Records:
     """17,289 spoken dialogues in seven domains, published without splits."""
     for domain in TM2_DOMAINS:
         yield from _original(files, f"TM-2-2020/data/{domain}.json", None, {}, domain)
 
 
-def _original(
-    files: Files, key: str, data: bytes | None, splits: dict[str, str], domain: str = ""
-) -> Iterator[Dialogue]:
+def _original(files: Files, key: str, data: bytes | None, splits: dict[str, str], domain: str = "") -> Records:
     """The JSON form shared by all releases: utterances with annotated segments.
 
     The domain is the file's, the ``vertical``, or the first part of TM-1's instruction ("restaurant-table-2").
@@ -65,7 +62,7 @@ def _original(
             files.skipped["dialogue without utterances"] += 1
 
 
-def _utterance(turn: dict[str, Any]) -> Utterance:
+def _utterance(turn: Any) -> Utterance:
     slots = []
     for segment in turn.get("segments") or ():
         start, end = int(segment["start_index"]), int(segment["end_index"])
@@ -77,13 +74,13 @@ def _utterance(turn: dict[str, Any]) -> Utterance:
 def _tm1_splits(files: Files) -> dict[str, str]:
     """Conversation id -> split; only the self-dialogues were split, the rest counts as training data."""
     splits: dict[str, str] = {}
-    for split in ("train", "dev", "test"):
+    for split in TRAIN_DEV_TEST:
         for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
             splits[line.strip().rstrip(",")] = split
     return splits
 
 
-def _delexicalised(files: Files, key: str, split: str) -> Iterator[Dialogue]:
+def _delexicalised(files: Files, key: str, split: str) -> Records:
     """``## id``, then ``* user`` and ``- assistant`` lines; a placeholder such as _time.start_ is kept as a slot."""
     name, utterances = "", []
     for line in chain(files.lines(key), [""]):
@@ -101,7 +98,7 @@ def _delexicalised(files: Files, key: str, split: str) -> Iterator[Dialogue]:
             name = ""
 
 
-def _shard(files: Files, key: str) -> Iterator[Dialogue]:
+def _shard(files: Files, key: str) -> Records:
     """Rows of (input, target, conversation): the input is the latest events, "<C>", then the dialogue before them.
 
     Of several rows of one conversation the longest is kept; calls of the ticket service between the turns are not text.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, reader, unique
+from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
 from dialnb.data.records import Dialogue, Slot, Utterance
 from dialnb.errors import DataError
 
 
 @reader("WOZ2.0")
-def read_woz(files: Files) -> Iterator[Dialogue]:
+def read_woz(files: Files) -> Records:
     """1,200 dialogues with 5,012 exchanges. The user opens: the empty system line of the first exchange is dropped."""
     for part in ("train", "validate", "test"):
         split = SPLITS[part]
@@ -26,7 +27,7 @@ def read_woz(files: Files) -> Iterator[Dialogue]:
             yield Dialogue(f"{split}-{item['dialogue_idx']}", tuple(utterances), ("restaurant",), split)
 
 
-def labelled_user(turn: dict[str, Any]) -> Utterance:
+def labelled_user(turn: Any) -> Utterance:
     """A user turn with ``turn_label`` pairs: (slot, value) if something is told, ("request", slot) if asked for."""
     told = tuple(Slot(name or "this", value) for name, value in turn["turn_label"] if name != "request")
     acts = ("inform",) if told else ()
@@ -41,7 +42,7 @@ def requests(system_acts: list[str | list[str]]) -> tuple[str, ...]:
 
 
 @reader("CamRest676")
-def read_camrest(files: Files) -> Iterator[Dialogue]:
+def read_camrest(files: Files) -> Records:
     """676 dialogues with 2,744 exchanges, published without splits.
 
     The JSON follows some "#" lines. The user labels repeat all constraints so far; only those new in a turn are kept.
@@ -63,7 +64,7 @@ def read_camrest(files: Files) -> Iterator[Dialogue]:
 
 
 @reader("MultiWOZ", variants=("copies", "convlab", "official"))
-def read_multiwoz(files: Files, variant: str) -> Iterator[Dialogue]:
+def read_multiwoz(files: Files, variant: str) -> Records:
     """MultiWOZ 2.1, 10,438 dialogues. The copies hold dev and test, with acts of both speakers.
 
     "convlab" adds the train split in the same form; "official" is the archive of the authors, with system acts only.
@@ -76,9 +77,9 @@ def read_multiwoz(files: Files, variant: str) -> Iterator[Dialogue]:
             yield from _multiwoz(files.items(member, data), {}, SPLITS[part], {})
 
 
-def _official_multiwoz(files: Files) -> Iterator[Dialogue]:
+def _official_multiwoz(files: Files) -> Records:
     """MultiWOZ_2.1.zip: all dialogues in data.json, two lists of held-out names, system acts in a file of their own."""
-    found = {name.rpartition("/")[2]: data for name, data in files.matching("*", "data/MultiWOZ_2.1.zip")}
+    found = {basename(name): data for name, data in files.matching("*", "data/MultiWOZ_2.1.zip")}
     splits: dict[str, str] = {}
     for split, stem in (("dev", "valListFile"), ("test", "testListFile")):
         listed = found.get(f"{stem}.txt", found.get(f"{stem}.json"))
@@ -92,7 +93,7 @@ def _official_multiwoz(files: Files) -> Iterator[Dialogue]:
 
 def _multiwoz(
     rows: Iterable[tuple[str, Any]], splits: dict[str, str], otherwise: str, system_acts: dict[str, Any]
-) -> Iterator[Dialogue]:
+) -> Records:
     """``{name: {goal, log}}`` with user and system turns by turns; acts beside the turn or in ``system_acts``."""
     for file, item in rows:
         name = file.removesuffix(".json")
