@@ -18,7 +18,8 @@ import yaml
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import TODBERT
-from dialnb.errors import Offline, UnknownName
+from dialnb.data.sources import known_name
+from dialnb.errors import Offline
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -120,11 +121,8 @@ def count_todbert(store: Store) -> Iterator[Count]:
 def count_all(store: Store, names: Sequence[str] = ()) -> Iterator[Count]:
     """All numbers, dataset by dataset. One that is not at hand gives one line that says so, or, if it was asked for by
     name, its error."""
-    known = {name.casefold(): name for name in EXPECTED}
-    for name in names or EXPECTED:
-        if name.casefold() not in known:
-            raise UnknownName("dataset with published counts", name, EXPECTED)
-        name = known[name.casefold()]
+    chosen = [known_name("dataset with published counts", name, EXPECTED) for name in names]
+    for name in chosen or EXPECTED:
         try:
             yield from list(count_todbert(store) if name == NINE else count_dataset(name, store))
         except Offline as error:

@@ -23,7 +23,8 @@ from dialnb.data.columns import fields
 from dialnb.data.readers import Files, Reader
 from dialnb.data.readers.irc import SPLITS, derive
 from dialnb.data.records import RECORDS, Record
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.sources import known_name
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -58,18 +59,17 @@ class BundledReader(Reader):
 def get_bundled(name: str) -> BundledReader:
     """The reader of "bundled/NAME", in any casing; "bundled/dialogues" is all bundled corpora of dialogues in a row."""
     known = index()
-    wanted = name.casefold().removeprefix(PREFIX)
-    for key, entry in known.items():
-        if key.casefold() == wanted:
-            variants = tuple(variant for variant in (*entry["variants"], *entry["derived"]) if variant)
-            read = functools.partial(_read, key)
-            return BundledReader(PREFIX + key, variants, 1, (key,), read, entry["licence"], (entry["sha256"],))
-    if wanted != EVERY_DIALOGUE:
-        raise UnknownName("bundled dataset", name, [PREFIX + key for key in (*known, EVERY_DIALOGUE)])
-    corpora = {key: entry for key, entry in known.items() if entry["corpus"]}
-    licence = "; ".join(dict.fromkeys(entry["licence"] for entry in corpora.values()))
-    hashes = tuple(entry["sha256"] for entry in corpora.values())
-    return BundledReader(PREFIX + EVERY_DIALOGUE, (), 1, tuple(corpora), _read_dialogues, licence, hashes)
+    name = known_name("bundled dataset", name, [PREFIX + key for key in (*known, EVERY_DIALOGUE)])
+    key = name.removeprefix(PREFIX)
+    if key == EVERY_DIALOGUE:
+        corpora = {key: entry for key, entry in known.items() if entry["corpus"]}
+        licence = "; ".join(dict.fromkeys(entry["licence"] for entry in corpora.values()))
+        hashes = tuple(entry["sha256"] for entry in corpora.values())
+        return BundledReader(name, (), 1, tuple(corpora), _read_dialogues, licence, hashes)
+    entry = known[key]
+    variants = tuple(filter(None, (*entry["variants"], *entry["derived"])))
+    read = functools.partial(_read, key)
+    return BundledReader(name, variants, 1, (key,), read, entry["licence"], (entry["sha256"],))
 
 
 def _read(name: str, files: Files, variant: str = "") -> Iterator[Record]:

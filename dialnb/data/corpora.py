@@ -20,7 +20,8 @@ import yaml
 
 from dialnb.data.datasets import load
 from dialnb.data.records import TEXTS, Record
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.sources import known_name
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -69,9 +70,7 @@ CHINESE = COLLECTIONS["chinese"]
 
 def collection(name: str) -> tuple[Part, ...]:
     """The parts of a named collection."""
-    if name not in COLLECTIONS:
-        raise UnknownName("collection", name, COLLECTIONS)
-    return COLLECTIONS[name]
+    return COLLECTIONS[known_name("collection", name, COLLECTIONS)]
 
 
 def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:

@@ -9,7 +9,7 @@ list the pinned copies and their files.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -88,10 +88,15 @@ def get_source(name: str) -> Source:
     'CC-BY-3.0'
     """
     registry = load_registry()
-    for known, source in registry.items():
-        if known.casefold() == name.casefold():
-            return source
-    raise UnknownName("dataset or encoder", name, registry)
+    return registry[known_name("dataset or encoder", name, registry)]
+
+
+def known_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The one of the known names that is this one, in whatever casing."""
+    for spelled in known:
+        if spelled.casefold() == name.casefold():
+            return spelled
+    raise UnknownName(kind, name, known)
 
 
 @cache

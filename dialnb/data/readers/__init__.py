@@ -32,8 +32,8 @@ from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 from dialnb.data.records import Record, Utterance
-from dialnb.data.sources import get_source
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.sources import get_source, known_name
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -182,10 +182,7 @@ class Reader:
         """The variant's own spelling; None is the first one, "" for a dataset without variants."""
         if name is None:
             return self.variants[0] if self.variants else ""
-        known = {variant.casefold(): variant for variant in self.variants}
-        if name.casefold() not in known:
-            raise UnknownName(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
-        return known[name.casefold()]
+        return known_name(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
 
 
 def reader(
@@ -212,10 +209,8 @@ def all_readers() -> dict[str, Reader]:
 
 def get_reader(dataset: str) -> Reader:
     """The reader of a dataset; upper and lower case do not matter."""
-    for name, made in all_readers().items():
-        if name.casefold() == dataset.casefold():
-            return made
-    raise UnknownName("dataset", dataset, all_readers())
+    known = all_readers()
+    return known[known_name("dataset", dataset, known)]
 
 
 def unique(values: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from dialnb.errors import DataError
 
 RAW = "rasa/data/file/Mar13_S0A0"
 DOMAIN = ("restaurant",)
-Exchange = tuple[Utterance, Utterance]
 
 
 @reader("DSTC2", variants=("copies", "official"))
@@ -28,16 +27,18 @@ def read_dstc2(files: Files, variant: str) -> Records:
         yield from _official(files)
         return
     texts = dict(files.matching("dstc2-clean/*.json", "storage/dstc2-clean.zip"))
-    known, sessions = _acts_by_text(files), _raw_sessions(files)
+    known, raw = _acts_by_text(files), dict(files.matching(f"{RAW}/*/l*.json"))
     for part in ("train", "validate", "test"):
         file = f"dstc2-clean/dstc2_{part}_en.json"
         items = files.json(file, texts[file])
         names = _session_names(files, SPLITS[part], items)
         for name, item in zip(names, items):
+            labelled = read_session(files, raw, f"{RAW}/{name}") if f"{RAW}/{name}/log.json" in raw else []
             files.place = f"{file} dialogue {name}"
             utterances: list[Utterance] = []
-            for index, turn in enumerate(item["dialogue"]):
-                system, user = sessions[name][index] if name in sessions else (None, None)
+            for turn in item["dialogue"]:
+                place = len(utterances)
+                system, user = labelled[place : place + 2] or (None, None)
                 acts = system.acts if system else known.get(_folded(turn["system_transcript"]))
                 if acts is None:
                     files.skipped["system acts not found by text (utterance kept without acts)"] += 1
@@ -79,32 +80,19 @@ def _session_names(files: Files, split: str, items: list[Any]) -> list[str]:
     return [item["session-id"] for item in named]
 
 
-def _raw_sessions(files: Files) -> dict[str, list[Exchange]]:
-    """The sessions in original form, as (system, user) exchanges by session name."""
-    labels = dict(files.matching(f"{RAW}/*/label.json"))
-    sessions = {}
-    for key, log in files.matching(f"{RAW}/*/log.json"):
-        label = key.replace("log.json", "label.json")
-        sessions[key.split("/")[-2]] = exchanges(files, key, log, labels[label])
-    return sessions
-
-
-def exchanges(files: Files, key: str, log: bytes, label: bytes) -> list[Exchange]:
+def read_session(files: Files, found: dict[str, bytes], folder: str) -> list[Utterance]:
     """One session in original form: ``log.json`` has the system's side, ``label.json`` what the user said and meant."""
-    files.place = key
-    turns, labels = files.json(key, log)["turns"], files.json(f"label of {key}", label)["turns"]
+    log, label = f"{folder}/log.json", f"{folder}/label.json"
+    files.place = log
+    turns, labels = files.json(log, found[log])["turns"], files.json(label, found[label])["turns"]
     if len(turns) != len(labels):
         raise ValueError(f"log.json has {len(turns)} turns, label.json {len(labels)}")
-    found = []
+    said = []
     for system, user in zip(turns, labels):
         output = system["output"]
-        found.append(
-            (
-                _spoken("system", output["transcript"], output["dialog-acts"]),
-                _spoken("user", user["transcription"], user["semantics"]["json"]),
-            )
-        )
-    return found
+        said.append(_spoken("system", output["transcript"], output["dialog-acts"]))
+        said.append(_spoken("user", user["transcription"], user["semantics"]["json"]))
+    return said
 
 
 def _spoken(speaker: str, text: str, acts: list[Any]) -> Utterance:
@@ -122,8 +110,4 @@ def _official(files: Files) -> Records:
                 raise DataError(f"{archive} should hold a list of sessions named dstc2_{split}.flist")
             for line in files.lines(listing, found[listing]):
                 folder = f"data/{line.strip()}"
-                pairs = exchanges(
-                    files, f"{folder}/log.json", found[f"{folder}/log.json"], found[f"{folder}/label.json"]
-                )
-                utterances = [utterance for pair in pairs for utterance in pair]
-                yield Dialogue(basename(folder), tuple(utterances), DOMAIN, split)
+                yield Dialogue(basename(folder), tuple(read_session(files, found, folder)), DOMAIN, split)
