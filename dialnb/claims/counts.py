@@ -60,8 +60,6 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
 
 def measure(data: Dataset, entry: dict[str, Any]) -> int:
     """What an entry of `counts.yaml` counts."""
-    if "split" in entry:
-        data = data.filter(split=entry["split"])
     match entry.get("count"):
         case None:
             left_out = data.filter(**entry["leave_out"]) if "leave_out" in entry else ()
@@ -78,12 +76,8 @@ def measure(data: Dataset, entry: dict[str, Any]) -> int:
 
 def count_dataset(name: str, store: Store) -> Iterator[Count]:
     """The numbers of one dataset."""
-    loaded: dict[str | None, Dataset] = {}
     for entry in EXPECTED[name]:
-        variant = entry.get("variant")
-        if variant not in loaded:
-            loaded[variant] = load(name, variant, store=store)
-        ours = measure(loaded[variant], entry)
+        ours = measure(load(name, entry.get("variant"), entry.get("split"), store), entry)
         yield Count(name, entry["item"], ours, *printed(entry["printed"]), entry.get("remark", ""))
 
 

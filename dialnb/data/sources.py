@@ -3,7 +3,8 @@ hashed files.
 
 The registry is data, in `dialnb/data/registry/`: `sources.yaml` and `encoders.yaml` are written by hand (papers and
 tables, licence, citation, coverage, official files that could not be checked); `copies.tsv` and `files.tsv`
-list the pinned copies and their files.
+list the pinned copies and their files; `counts.yaml` holds what is printed about their sizes, `collections.yaml` which
+datasets make up a corpus.
 """
 
 from __future__ import annotations
