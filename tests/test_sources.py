@@ -62,6 +62,9 @@ def test_an_entry_says_what_a_user_must_know(source):
     checked = any(file.verified for file in source.files)
     assert checked == (source.availability in ("complete", "partial"))
     assert (source.kind == "dataset") == (source.language == "")
+    assert source.availability in ("complete", "partial", "unavailable", "unchecked", "bundled")
+    assert source.kind in ("dataset", "masked language model", "sentence encoder", "ours")
+    assert len({file.key for file in source.files}) == len(source.files)
 
 
 @pytest.mark.parametrize("source", load_registry().values(), ids=lambda source: source.name)

@@ -19,7 +19,7 @@ from dialnb.claims.papers import FLOORS, compare_table
 from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.corpora import COLLECTIONS, sentences_of
-from dialnb.data.readers import Skipped
+from dialnb.data.readers import Files
 from dialnb.data.readers.retrieval import sessions as sessions_of_groups
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Utterance
 from dialnb.errors import Offline
@@ -77,10 +77,10 @@ def test_dialogues_of_training_rows_have_the_response_in_its_place_and_come_once
         MatchingGroup(("a", "b"), ("d",), ("c", "n"), (1, 0)),
         MatchingGroup(("a",), ("c", "d"), ("b", "n"), (1, 0)),
     ]
-    skipped = Skipped()
-    (found,) = sessions_of_groups(iter(rows), skipped)
+    files = Files(None, "Toy")
+    (found,) = sessions_of_groups(files, rows)
     assert [(u.speaker, u.text) for u in found.utterances] == list(zip(["user", "system"] * 2, "abcd"))
-    assert skipped.counts == {"dialogue of another row": 1}
+    assert files.skipped == {"dialogue of another row": 1}
 
 
 def test_released_training_rows_give_nearly_as_many_dialogues(mirror_store):

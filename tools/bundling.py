@@ -8,20 +8,20 @@ licence of the part that it takes. Sampling goes by the sha256 of a record's id,
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import lzma
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.bundle import to_lines
 from dialnb.data.datasets import load
 from dialnb.data.readers import get_reader
-from dialnb.data.records import Dialogue
+from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import get_source
 from dialnb.errors import DataError
 
@@ -41,6 +41,30 @@ LINKS = {
 }
 SHARE_ALIKE = ("CC-BY-SA-4.0", "CDLA-Sharing-1.0")
 Step = Callable[[list], list]
+
+
+def encode(value: Any) -> Any:
+    """A record as plain lists: fields in order, those at the end that have their default value left out.
+
+    >>> from dialnb.data.records import Utterance
+    >>> encode(Utterance("user", "hello"))
+    ['user', 'hello']
+    """
+    if isinstance(value, tuple):
+        return [encode(item) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    fields = dataclasses.fields(value)
+    cells = [getattr(value, field.name) for field in fields]
+    while cells and cells[-1] == fields[len(cells) - 1].default:
+        cells.pop()
+    return [encode(cell) for cell in cells]
+
+
+def to_lines(records: Iterable[Record]) -> bytes:
+    """Records as JSON lines."""
+    lines = [json.dumps(encode(record), ensure_ascii=False, separators=(",", ":")) for record in records]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 @dataclass(frozen=True)

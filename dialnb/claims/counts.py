@@ -1,26 +1,38 @@
 """Counts of the records beside those that the papers and the makers of the data print (`dialnb data stats`).
 
-What a paper prints is read from `papers/`; the figures below are those of the datasets' own descriptions. Nothing is
-fetched for the overview: what is neither cached nor mirrored is reported as not available.
+What is printed stands in `papers/` and in the registry's `counts.yaml`. Nothing is fetched for the overview: what is
+neither cached nor mirrored is reported as not available.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import TODBERT
-from dialnb.errors import Offline, UnknownName
+from dialnb.data.sources import known_name
+from dialnb.errors import Offline
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
-MAKERS = "its makers"
 NINE = "TOD-BERT"
+EXPECTED = yaml.safe_load((files("dialnb.data") / "registry" / "counts.yaml").read_text("utf-8"))
+CORPORA = {
+    part.dataset: (EXPECTED[part.dataset][0]["printed"][2], EXPECTED[part.dataset][0].get("remark", ""))
+    for part in TODBERT
+}
+"""How WMDC's T6 calls each of the nine corpora, and why ours differs."""
+
+paper = cache(load_paper)
 
 
 @dataclass(frozen=True)
@@ -35,193 +47,78 @@ class Count:
     remark: str = ""
 
 
-def printed(slug: str, table: str, row: str, column: str | None = None) -> int:
-    """A printed number, from the paper's own file."""
-    found = load_paper(slug).tables[table]
-    values = next(item.values for item in found.rows if item.labels["model"] == row)
-    return int(values[found.columns.index(column) if column else 0])
+def printed(number: int | Sequence[str]) -> tuple[int, str]:
+    """A number of the makers, or of the named cell of a paper's table, and where it stands."""
+    if isinstance(number, int):
+        return number, "its makers"
+    slug, table, name, *column = number
+    found = paper(slug).tables[table]
+    row = next(row for row in found.rows if row.labels["model"] == name)
+    place = found.columns.index(column[0]) if column else 0
+    return int(row.values[place]), f"{paper(slug).name} {table}"
 
 
-def per_split(data: Dataset, dataset: str, expected: dict[str, int], where: str = MAKERS) -> Iterator[Count]:
-    """Records per split."""
-    found = Counter(data.column("split"))
-    for split, number in expected.items():
-        yield Count(dataset, split, found[split], number, where)
+def measure(data: Dataset, entry: dict[str, Any]) -> int:
+    """What an entry of `counts.yaml` counts."""
+    match entry.get("count"):
+        case None:
+            left_out = data.filter(**entry["leave_out"]) if "leave_out" in entry else ()
+            return len(data.filter(**entry.get("only", {}))) - len(left_out)
+        case "samples":
+            return sum(max(0, size - 2) for size in data.sizes("utterances"))
+        case "utterances":
+            return sum(data.sizes("utterances"))
+        case "exchanges":
+            return data.column("utterances.speaker").count("user")
+        case field:
+            return len(set(data.column(field)))
 
 
-def clinc150(store: Store) -> Iterator[Count]:
-    rows = load("CLINC150", store=store)
-    known = Counter((split, intent == "oos") for split, intent in zip(rows.column("split"), rows.column("intent")))
-    inside, outside = {"train": 15_000, "dev": 3_000, "test": 4_500}, {"train": 100, "dev": 100, "test": 1_000}
-    for split, number in inside.items():
-        yield Count("CLINC150", split, known[split, False], number, MAKERS)
-    for split, number in outside.items():
-        yield Count("CLINC150", f"{split}, out of scope", known[split, True], number, MAKERS)
+def count_dataset(name: str, store: Store) -> Iterator[Count]:
+    """The numbers of one dataset."""
+    for entry in EXPECTED[name]:
+        ours = measure(load(name, entry.get("variant"), entry.get("split"), store), entry)
+        yield Count(name, entry["item"], ours, *printed(entry["printed"]), entry.get("remark", ""))
 
 
-def banking77(store: Store) -> Iterator[Count]:
-    rows = load("BANKING77", store=store)
-    yield from per_split(rows, "BANKING77", {"train": 10_003, "test": printed("dse", "X2", "Bank77 test")})
-    yield Count("BANKING77", "intents", len(set(rows.column("intent"))), 77, MAKERS)
-
-
-def snips(store: Store) -> Iterator[Count]:
-    yield from per_split(load("SNIPS", store=store), "SNIPS", {"train": 13_084, "dev": 700, "test": 700})
-    ours = len(load("SNIPS", "dse", "test", store))
-    remark = "the rule (the first 90 % of a class, rounded up, are train) gives one row less on the original files"
-    yield Count("SNIPS", "test, re-split of DSE", ours, printed("dse", "X2", "Snips test"), "DSE", remark)
-
-
-def atis(store: Store) -> Iterator[Count]:
-    rows = load("ATIS", store=store)
-    yield from per_split(rows, "ATIS", {"train": 4_478, "dev": 500, "test": 893})
-    yield Count("ATIS", "intent strings", len(set(rows.column("intent"))), 26, MAKERS)
-
-
-def dstc2(store: Store) -> Iterator[Count]:
-    yield from _samples("DSTC2", load("DSTC2", store=store), ("train", "dev", "test"))
-
-
-def gsim(store: Store) -> Iterator[Count]:
-    yield from _samples("GSIM", load("GSIM", store=store), ("train", "dev", "test"))
-
-
-def _samples(name: str, data: Dataset, splits: Sequence[str]) -> Iterator[Count]:
-    """DiaEval's samples for action prediction: every utterance from the third on."""
-    for split in splits:
-        ours = sum(max(0, len(dialogue.utterances) - 2) for dialogue in data.filter(split=split))
-        expected = printed("wmdc", "T1", name, "val" if split == "dev" else split)
-        yield Count(name, f"{split}, samples of DiaEval", ours, expected, "WMDC T1")
-
-
-def citod(store: Store) -> Iterator[Count]:
-    found = Counter(load("CI-ToD", store=store).column("split"))
-    for split, column in (("train", "train"), ("dev", "val"), ("test", "test")):
-        remark = "the weather part of train is missing" if split == "train" else ""
-        yield Count("CI-ToD", split, found[split], printed("wmdc", "T1", "IC-TOD", column), "WMDC T1", remark)
-
-
-def dialoguecse(store: Store) -> Iterator[Count]:
-    sizes = {
-        "ecd-select": {"dev": 2_373, "test": 4_243},
-        "ecd-sts": {"dev": 500, "test": 1_000},
-        "ecd-train": {"train": 1_000},
-        "jddc-select": {"dev": 2_094, "test": 6_970},
-        "jddc-sts": {"dev": 1_000, "test": 2_000},
-    }
-    for variant, expected in sizes.items():
-        for count in per_split(load("DialogueCSE", variant, store=store), "DialogueCSE", expected):
-            yield Count(count.dataset, f"{variant}, {count.item}", count.ours, count.printed, count.where)
-
-
-CORPORA = {
-    "MetaLWOZ": ("MetaLWOZ", ""),
-    "SGD": ("Schema", ""),
-    "Taskmaster": ("Taskmaster", "TM-1: 2,000 dialogues, values replaced by slot names"),
-    "MultiWOZ": ("MWOZ", "dev and test; counted in exchanges, as printed"),
-    "MDC": ("MSR-E2E", "movie and taxi; the restaurant file is missing"),
-    "KVRET": ("SMD", "one dialogue is missing"),
-    "Frames": ("Frames", ""),
-    "WOZ2.0": ("WOZ", "counted in exchanges, as printed"),
-    "CamRest676": ("CamRest676", "counted in exchanges, as printed"),
-}
-
-
-def corpus(name: str) -> Callable[[Store], Iterator[Count]]:
-    """One of the nine TOD-BERT corpora: dialogues and utterances (or exchanges, where the table counts these)."""
-    row, remark = CORPORA[name]
-    variant = next(part.variant for part in TODBERT if part.dataset == name)
-
-    def count(store: Store) -> Iterator[Count]:
-        data = load(name, variant, store=store)
-        speakers = data.column("utterances.speaker")
-        said = speakers.count("user") if "exchanges" in remark else len(speakers)
-        yield Count(name, "dialogues", len(data), printed("wmdc", "T6", row, "dialogues"), "WMDC T6", remark)
-        yield Count(name, "utterances", said, printed("wmdc", "T6", row, "utterances"), "WMDC T6", remark)
-        if name == "MetaLWOZ":
-            expected = printed("wmdc", "T6", row, "domains")
-            yield Count(name, "domains", len(set(data.column("domains"))), expected, "WMDC T6")
-
-    return count
-
-
-def todbert(store: Store) -> Iterator[Count]:
-    """The nine corpora together, the pairs and sentences that DSE makes of them, and their most frequent utterances."""
+def count_todbert(store: Store) -> Iterator[Count]:
+    """The nine corpora together, what DSE makes of them, and the utterances that WMDC counts as most frequent."""
     from dialnb.examples.pairs import consecutive_pairs, tail_quirk, unique_sentences
 
-    sizes = {name: {count.item: count for count in corpus(name)(store)} for name in CORPORA}
-    for item in ("dialogues", "utterances"):
-        ours, total = sum(found[item].ours for found in sizes.values()), printed("wmdc", "T6", "TOTAL", item)
-        yield Count(NINE, item, ours, total, "WMDC T6", f"{ours / total:.1%} of it is present")
-
-    clean: list[list[str]] = []
-    frequency, recorded = Counter[str](), Counter[str]()
-    every, kept, whole = 0, 0, 0.0
+    ours: Counter[str] = Counter()
+    every: list[list[str]] = []
     for part in TODBERT:
-        lists, records = [], []
+        sizes = {count.item: count for count in count_dataset(part.dataset, store)}
+        clean, recorded = [], []
         for dialogue in load(part.dataset, part.variant, store=store):
-            texts = [" ".join(item.text.split()) for item in dialogue.utterances]
-            lists.append([text for text in texts if text])
-            records.append(tail_quirk(texts, dialogue.utterances[0].speaker == "system"))
-            frequency.update(text.lower() for text in lists[-1])
-            recorded.update(text.lower() for text in records[-1])
-        clean += lists
-        size = sizes[part.dataset]["utterances"]
-        every, own = every + len(consecutive_pairs(lists)), len(consecutive_pairs(records))
-        kept, whole = kept + own, whole + own * size.printed / size.ours
-    yield from _pairs(every, kept, round(whole), len(unique_sentences(clean)))
-    yield from _frequent(frequency, recorded)
-
-
-def _pairs(every: int, kept: int, whole: int, sentences: int) -> Iterator[Count]:
-    expected = printed("dse", "X2", "consecutive pairs after filter")
-    for item, ours, remark in (
-        ("pairs, every utterance kept", every, "three quarters of the corpus, but no line is lost at either end"),
-        ("pairs, as in TOD-BERT's records", kept, "opening lines are lost in the code; closing ones too, by inference"),
-        ("pairs, extrapolated", whole, "the same, with every corpus scaled up to its printed number of utterances"),
-    ):
-        yield Count(NINE, item, ours, expected, "DSE", f"{ours / expected:.1%}: {remark}")
-    expected = printed("dse", "X2", "unique sentences for DSE-dropout")
-    yield Count(NINE, "unique sentences", sentences, expected, "DSE", f"{sentences / expected:.1%}")
-
-
-def _frequent(frequency: Counter[str], recorded: Counter[str]) -> Iterator[Count]:
-    """WMDC's ten most frequent utterances (lower-cased, stripped, punctuation kept), then ours that are not among them.
-
-    The printed list has no greeting and no farewell of a system: more evidence that such lines were lost.
-    """
-    known = {row.labels["model"]: int(row.values[0]) for row in load_paper("wmdc").tables["T5"].rows}
-    order = [text for text, _ in frequency.most_common()]
-    for text in [*known, *(text for text in order[:10] if text not in known)]:
-        rank = f"rank {order.index(text) + 1:,}; " if text in frequency else ""
-        where = "WMDC T5" if text in known else ""
-        remark = f"{rank}{recorded[text]:,} in TOD-BERT's records"
-        yield Count(NINE, f'"{text}"', frequency[text], known.get(text), where, remark)
-
-
-SECTIONS: dict[str, Callable[[Store], Iterator[Count]]] = {
-    "CLINC150": clinc150,
-    "BANKING77": banking77,
-    "SNIPS": snips,
-    "ATIS": atis,
-    "DSTC2": dstc2,
-    "GSIM": gsim,
-    "CI-ToD": citod,
-    "DialogueCSE": dialoguecse,
-    **{name: corpus(name) for name in CORPORA},
-    NINE: todbert,
-}
+            texts = [" ".join(utterance.text.split()) for utterance in dialogue.utterances]
+            clean.append([text for text in texts if text])
+            recorded.append(tail_quirk(texts, dialogue.utterances[0].speaker == "system"))
+        every += clean
+        pairs, utterances = len(consecutive_pairs(recorded)), sizes["utterances"]
+        ours["dialogues"] += len(clean)
+        ours["utterances"] += utterances.ours
+        ours["pairs, every utterance kept"] += len(consecutive_pairs(clean))
+        ours["pairs, as in TOD-BERT's records"] += pairs
+        ours["pairs, extrapolated"] += pairs * utterances.printed / utterances.ours
+    ours["unique sentences"] = len(unique_sentences(every))
+    for entry in EXPECTED[NINE]:
+        number, where = printed(entry["printed"])
+        found = round(ours[entry["item"]])
+        yield Count(NINE, entry["item"], found, number, where, f"{found / number:.1%}{entry.get('remark', '')}")
+    frequency = Counter(text.lower() for texts in every for text in texts)
+    for row in paper("wmdc").tables["T5"].rows:
+        text = row.labels["model"]
+        yield Count(NINE, f'"{text}"', frequency[text], int(row.values[0]), "WMDC T5")
 
 
 def count_all(store: Store, names: Sequence[str] = ()) -> Iterator[Count]:
-    """All numbers, section by section. A dataset that is not at hand gives one line that says so, or, if it was asked
-    for by name, its error."""
-    known = {name.casefold(): name for name in SECTIONS}
-    if unknown := [name for name in names if name.casefold() not in known]:
-        raise UnknownName("dataset with published counts", unknown[0], SECTIONS)
-    for name in [known[name.casefold()] for name in names] or SECTIONS:
+    """All numbers, dataset by dataset. One that is not at hand gives one line that says so, or, if it was asked for by
+    name, its error."""
+    chosen = [known_name("dataset with published counts", name, EXPECTED) for name in names]
+    for name in chosen or EXPECTED:
         try:
-            yield from list(SECTIONS[name](store))
+            yield from list(count_todbert(store) if name == NINE else count_dataset(name, store))
         except Offline as error:
             if names:
                 raise
