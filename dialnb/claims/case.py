@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, nan
 
+import numpy as np
 import pandas as pd
 
 from dialnb.claims.definitions import Claim
-from dialnb.claims.evidence import REPEATED, Lacking, describe, mean_within, strata
-from dialnb.claims.papers import FLOORS, Fields, compare_table, load_cells, select
+from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
+from dialnb.claims.papers import FLOORS, Fields, compare_table, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
 
@@ -71,9 +72,10 @@ class Case:
 
     def trained(self, rows: pd.DataFrame) -> bool:
         """Did any of these rows come from a model that was trained here?"""
+        trained = np.ones(len(rows), bool)
         for where in self.cells.get("untrained", ()):
-            rows = rows.drop(select(rows, where).index)
-        return len(rows) > 0
+            trained &= ~matches(rows, where)
+        return bool(trained.any())
 
     def unit(self, rows: pd.DataFrame, claim: Claim) -> str:
         """What the interval of a claim counts within one training."""
@@ -144,29 +146,37 @@ def floor_rows(results: pd.DataFrame, where: Fields) -> pd.DataFrame:
 
 def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Fields, by: Sequence[str]) -> Floor:
     """Hold the rows of a side against every floor, test set by test set."""
-    rows = rows.assign(everything="")
-    floors = floors.assign(everything="")
+    rows, floors = rows.assign(everything=""), floors.assign(everything="")
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
     for name in floors["model"].unique():
         floor = floors[floors["model"] == name]
         keys = ["everything", *(key for key in by if key in rows and (floor[key] != "").any())]
-        known = mean_within(rows.set_index([*keys, *REPEATED]), [*keys, *REPEATED]).reset_index()
-        lines = floor.groupby(keys, as_index=False)["value"].mean().rename(columns={"value": "floor"})
-        paired = floor.groupby([*keys, "unit"], as_index=False)["value"].mean().rename(columns={"value": "paired"})
-        known = known.merge(lines, on=keys).merge(paired, on=[*keys, "unit"], how="left")
+        places = [*keys, *REPEATED]
+        known = rows[[*places, *MEASURED]]
+        known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
+        lines = np.array(_lines(known, floor, keys))
+        paired = np.array(_lines(known, floor, [*keys, "unit"]))
+        known = known.assign(floor=lines, paired=paired)[~np.isnan(lines)]
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
             score = float(part["value"].mean())
             line = float(part["floor"].mean())
-            gaps = part.assign(value=part["gap"]).set_index([*keys, *REPEATED])
+            gaps = part[places].assign(value=part["gap"], variance=part["variance"], cluster=part["cluster"])
             low = crossed_interval(strata(gaps)).low
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
             rooms.append(score - line)
     return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
+
+
+def _lines(rows: pd.DataFrame, floor: pd.DataFrame, keys: list[str]) -> list[float]:
+    """What a floor has on average where each row was measured, NaN where it was not."""
+    means = floor.groupby(keys, as_index=False)["value"].mean()
+    line_of = {tuple(place): line for *place, line in means.itertuples(index=False)}
+    return [line_of.get(place, nan) for place in zip(*(rows[key] for key in keys))]
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,7 @@ and data are the paper's; any other cell is a substitute and says what stands in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import nan, sqrt
 from typing import Any
@@ -38,22 +38,15 @@ class Estimate:
     stand_ins: tuple[str, ...] = ()
 
 
-def compare(
-    slug: str, table: Table, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
-) -> Comparison:
-    """See `dialnb.claims.papers.compare_table`."""
-    reasons = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
-    return _Comparer(slug, table, prepared(results), reasons).compare()
-
-
-class _Comparer:
+class Comparer:
     """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
 
-    def __init__(self, slug: str, table: Table, results: pd.DataFrame, not_run: list[Mapping[str, str]]) -> None:
+    def __init__(self, slug: str, table: Table, results: pd.DataFrame, not_run: Any) -> None:
+        results = prepared(results)
         self.slug = slug
         self.table = table
         self.results = results
-        self.not_run = not_run
+        self.not_run = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
@@ -151,7 +144,7 @@ class _Comparer:
         for column, parts in self.spec.get("derived", {}).items():
             for part in parts:
                 table = load_paper(self.slug).tables[part["table"]]
-                cells = compare(self.slug, table, self.results, self.not_run).rows
+                cells = Comparer(self.slug, table, self.results, self.not_run).compare().rows
                 cells = cells[cells.column.isin(part["columns"]) & (cells.seeds > 0)]
                 means = {model: _mean(list(map(_summand, of.itertuples()))) for model, of in cells.groupby("model")}
                 found.setdefault(column, []).append(means)

@@ -22,8 +22,10 @@ from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slo
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""
 
+MEASURED = ["value", "variance", "cluster"]
+"""Columns of evidence that say what came out: the value, its variance over items, the cluster of its unit."""
 REPEATED = ["training", "unit"]
-"""Index levels that repeat a measurement; those before them name its cell."""
+"""Columns of evidence that repeat a measurement; all others name its cell."""
 
 
 class Lacking(DataError):
@@ -31,96 +33,116 @@ class Lacking(DataError):
 
 
 def measured(rows: pd.DataFrame, where: Fields, keys: Sequence[str]) -> pd.DataFrame:
-    """Rows that match, indexed by keys, training and unit: `value`, its `variance` over items, and its `cluster`."""
+    """Rows that match, with the keys that they have, `REPEATED` and `MEASURED` as columns."""
     found = select(rows, where)
     if found.empty:
         raise Lacking(f"not measured: {describe(where)}")
-    keys = [name for name in keys if name in found]
-    frame = found.set_index([*keys, *REPEATED])[["value", "variance", "cluster"]]
-    if "item" not in found and frame.index.has_duplicates:
-        check_unambiguous(found, keys)
-    return frame
+    places = [*(name for name in keys if name in found), *REPEATED]
+    if "item" not in found and found.duplicated(places).any():
+        check_unambiguous(found, places)
+    return found[[*places, *MEASURED]]
 
 
 def cell_names(frame: pd.DataFrame) -> list[str]:
-    """The index levels of measured rows that name a cell."""
-    return [name for name in frame.index.names if name not in REPEATED]
+    """The columns of evidence that name a cell."""
+    return [name for name in frame if name not in (*REPEATED, *MEASURED)]
 
 
 def differences(
     rows: pd.DataFrame, better: Fields, worse: Fields, by: Sequence[str] = BY, times: float = 1.0
 ) -> pd.DataFrame:
-    """`times` x better - worse, cell by cell, training by training and unit by unit; indexed as `measured`.
+    """`times` x better - worse, cell by cell, training by training and unit by unit; columns as of `measured`.
 
     Columns on which the two sides differ do not pair. Where the sides were never scored on the same test items, each
     side's own variance counts, which is the careful side for models that err alike.
     """
     keys = [name for name in by if better.get(name) == worse.get(name)]
-    first = measured(rows, better, keys)
-    second = measured(rows, worse, keys)
-    if first.index.has_duplicates or second.index.has_duplicates:  # several cells on one side: their mean
-        first = mean_within(first, first.index.names)
-        second = mean_within(second, second.index.names)
-    gaps = minus(first.assign(value=times * first.value, variance=times**2 * first.variance), second)
+    first, second = measured(rows, better, keys), measured(rows, worse, keys)
+    places = [*cell_names(first), *REPEATED]
+    if first.duplicated(places).any() or second.duplicated(places).any():  # several cells on one side: their mean
+        first, second = mean_within(first, places), mean_within(second, places)
+    gaps = minus(first.assign(value=times * first["value"], variance=times**2 * first["variance"]), second)
     if gaps.empty:
         raise Lacking(f"no dataset and seed that both {describe(better)} and {describe(worse)} have")
     return gaps
 
 
 def minus(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """The differences of measured values that share their index."""
-    both = first.join(second[["value", "variance"]], how="inner", rsuffix="_other")
-    both["value"] -= both.pop("value_other")
-    both["variance"] += both.pop("variance_other")
-    return both
+    """The differences of measured values in the same place."""
+    place = _numbers(pd.concat([first, second]), [*cell_names(first), *REPEATED])
+    row_of = np.full(place.max() + 1, -1)
+    row_of[place[len(first) :]] = np.arange(len(second))
+    partner = row_of[place[: len(first)]]
+    gaps = first[partner >= 0]
+    others = second.iloc[partner[partner >= 0]]
+    value = gaps["value"] - others["value"].to_numpy()
+    return gaps.assign(value=value, variance=gaps["variance"] + others["variance"].to_numpy())
 
 
-def mean_within(frame: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
-    """The mean of measured values that share these index levels."""
-    groups = frame.groupby(level=list(levels))
-    return groups[["value", "variance"]].mean().assign(cluster=groups["cluster"].first())
+def mean_within(frame: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
+    """The mean of measured values that share these columns."""
+    groups = frame.groupby(list(places), as_index=False)
+    return groups.agg({"value": "mean", "variance": "mean", "cluster": "first"})
 
 
-def strata(gaps: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
+def strata(long: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     """Paired differences by test set: cells of one dataset share their units, cells of two datasets do not."""
-    if gaps.value.isna().any():
+    if long["value"].isna().any():
         raise Lacking("a value is missing")
-    keys = cell_names(gaps)
-    long = gaps.reset_index()
-    long["cell"] = long.groupby(keys, sort=False).ngroup() if keys else 0
+    keys = cell_names(long)
+    cell = _numbers(long, keys)
     if cells_are_units:
-        table = long.groupby(["training", "cell"]).value.mean().unstack("cell").dropna()
+        table = long["value"].groupby([long["training"], cell]).mean().unstack().dropna()
         return [Stratum(table.to_numpy(), np.ones(table.shape[1]))]
-    test_sets = long.groupby("dataset" if "dataset" in keys else "cell", sort=False)
-    tables = [found for _, part in test_sets for found in _tables(part, long.cell.nunique())]
-    trainings = set.intersection(*(set(table.index) for table, *_ in tables))
+    test_set = _numbers(long, ["dataset"]) if "dataset" in keys else cell
+    tables = []
+    for number in range(test_set.max() + 1):
+        here = test_set == number
+        tables += _tables(long[here], cell[here], cell.max() + 1)
+    trainings = sorted(set.intersection(*(set(table.index) for table, *_ in tables)))
     if not trainings:
         raise Lacking("no training that was scored on every test set")
-    return [_stratum(table.loc[sorted(trainings, key=str)], *facts) for table, *facts in tables]
+    return [_stratum(table.loc[trainings], *facts) for table, *facts in tables]
 
 
-def _tables(part: pd.DataFrame, cells: int) -> list[tuple[pd.DataFrame, pd.Series, float, float]]:
+def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """A number for each row, the same where all these columns are, in order of appearance."""
+    combined = np.zeros(len(frame), np.int64)
+    for name in names:
+        codes, values = pd.factorize(frame[name])
+        combined = combined * len(values) + codes
+    return pd.factorize(combined)[0]
+
+
+def _tables(part: pd.DataFrame, cell: np.ndarray, cells: int) -> list[tuple[pd.DataFrame, np.ndarray, float, float]]:
     """Means [training, unit] over the cells of one test set, or of each cell where they share no units, with the
     cluster of every unit, the weight and the variance of the mean."""
-    pairs = len(part[REPEATED].drop_duplicates())
-    whole = len(part) == pairs * part.cell.nunique()
+    own = pd.unique(cell)
+    whole = len(part) == len(own) * (_numbers(part, REPEATED).max() + 1)
     found = []
-    for group in [part] if whole else [cell for _, cell in part.groupby("cell", sort=False)]:
-        table = group.groupby(REPEATED).value.mean().unstack("unit").dropna(axis=1)
+    for group in [part] if whole else [part[cell == number] for number in own]:
+        together = len(own) if whole else 1
+        values = group.set_index(REPEATED)["value"]
+        values = values if together == 1 else values.groupby(level=[0, 1]).mean()
+        table = values.unstack("unit").dropna(axis=1)
         if table.empty:
             raise Lacking("no test unit that every training was scored on")
-        clusters = group.drop_duplicates("unit").set_index("unit").cluster.reindex(table.columns)
-        found.append((table, clusters, group.cell.nunique() / cells, float(group.variance.mean())))
+        clusters = group["cluster"].set_axis(group["unit"])
+        clusters = clusters[~clusters.index.duplicated()].reindex(table.columns).to_numpy()
+        found.append((table, clusters, together / cells, float(group["variance"].mean())))
     return found
 
 
-def _stratum(table: pd.DataFrame, clusters: pd.Series, weight: float, variance: float) -> Stratum:
+def _stratum(table: pd.DataFrame, clusters: np.ndarray, weight: float, variance: float) -> Stratum:
     values = table.to_numpy()
-    if table.shape[1] > 1 and np.ptp(values, axis=1).max() > 1e-9:
-        totals = table.T.groupby(clusters.to_numpy()).sum().T.to_numpy()
-        return Stratum(totals, clusters.groupby(clusters.to_numpy()).size().to_numpy(float), weight)
-    known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
-    return Stratum(values.mean(1, keepdims=True), np.ones(1), weight, known)
+    if values.shape[1] == 1 or np.ptp(values, axis=1).max() <= 1e-9:
+        known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
+        return Stratum(values.mean(1, keepdims=True), np.ones(1), weight, known)
+    numbers, names = pd.factorize(clusters, sort=True)
+    if len(names) < len(clusters):
+        totals = table.T.groupby(numbers).sum().T.to_numpy()
+        return Stratum(totals, np.bincount(numbers).astype(float), weight)
+    return Stratum(values[:, np.argsort(numbers)], np.ones(len(numbers)), weight)
 
 
 def curves(
@@ -131,10 +153,9 @@ def curves(
     found = measured(rows, sides[0], keys)
     if len(sides) == 2:
         found = differences(rows, *sides, keys)
-    if over not in found.index.names:
+    if over not in found:
         raise Lacking(f"the rows have no column {over!r}")
-    long = found.reset_index()
-    long[over] = pd.to_numeric(long[over].astype(object))
+    long = found.assign(**{over: pd.to_numeric(found[over].astype(object))})
     cells = [name for name in cell_names(found) if name != over]
     if paired_over == "datasets" and cells:
         long["unit"] = long.groupby(cells, sort=False).ngroup()

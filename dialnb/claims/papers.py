@@ -235,9 +235,9 @@ def compare_table(
     >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
     ['needs the hub', 'not part of this run']
     """
-    from dialnb.claims.comparison import compare
+    from dialnb.claims.comparison import Comparer
 
-    return compare(slug, _find(slug, table), results, not_run)
+    return Comparer(slug, _find(slug, table), results, not_run).compare()
 
 
 def _parse_table(raw: Fields, where: str) -> Table:

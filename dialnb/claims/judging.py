@@ -27,7 +27,7 @@ from dialnb.claims import evidence
 from dialnb.claims.case import Case, Floor, Unjudged
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
-from dialnb.claims.papers import FLOORS, load_paper, select
+from dialnb.claims.papers import FLOORS, load_paper, matches, select
 from dialnb.claims.printed import CONTRADICTS, paper_checks
 from dialnb.claims.verdicts import (
     CONTRADICTED,
@@ -235,7 +235,7 @@ class _Judging:
         return self._worded(verdict, found, used, floor=floor)
 
     def _used(self, rows: pd.DataFrame, sides: list[Mapping]) -> pd.DataFrame:
-        used = pd.concat([select(rows, side) for side in sides])
+        used = rows[np.any([matches(rows, side) for side in sides], axis=0)]
         self.case.refuse_faults(used, self.claim)
         return used
 
@@ -280,8 +280,8 @@ class _Judging:
         if claim.than is None:
             return gaps
         other = evidence.differences(source, claim.than["better"], claim.than["worse"], claim.by)
-        levels = [name for name in ("dataset", *evidence.REPEATED) if name in gaps.index.names]
-        return evidence.minus(evidence.mean_within(gaps, levels), evidence.mean_within(other, levels))
+        places = [name for name in ("dataset", *evidence.REPEATED) if name in gaps]
+        return evidence.minus(evidence.mean_within(gaps, places), evidence.mean_within(other, places))
 
     def trend(self, rows: pd.DataFrame) -> Verdict:
         """The shape of a curve, or of the gap between two."""
