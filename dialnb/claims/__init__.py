@@ -9,7 +9,8 @@ from importlib import import_module
 
 _PLACES = {
     **dict.fromkeys(("Claim", "load_claims", "parse_claims"), "definitions"),
-    **dict.fromkeys(("Case", "judge", "judge_claims", "training_shares"), "judge"),
+    **dict.fromkeys(("Case", "training_shares"), "case"),
+    **dict.fromkeys(("judge", "judge_claims"), "judging"),
     **dict.fromkeys(("compare_table", "load_paper", "published"), "papers"),
     **dict.fromkeys(("FAILS", "HOLDS", "MARKS", "NOT_RUN", "VERDICTS", "Judged", "Verdict"), "verdicts"),
     **dict.fromkeys(("interval_text", "strength", "verdict_text"), "verdicts"),

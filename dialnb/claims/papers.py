@@ -6,7 +6,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -18,6 +18,7 @@ import yaml
 from dialnb.errors import DataError, UnknownName
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from dialnb.claims.comparison import Comparison
@@ -34,6 +35,8 @@ FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
 Cell = float | int | str | None
+Fields = Mapping[str, Any]
+"""What a YAML file says under its names, or the columns and values that select tidy rows."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Table:
     unit: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    average_checks: tuple[Mapping[str, Any], ...] = ()
+    average_checks: tuple[Fields, ...] = ()
     notes: tuple[str, ...] = ()
     decimals: int | None = None
     best: str = ""
@@ -86,7 +89,7 @@ class Paper:
     venue: str
     tables: Mapping[str, Table]
     figures: tuple[Mapping[str, str], ...]
-    mismatches: tuple[Mapping[str, Any], ...]
+    mismatches: tuple[Fields, ...]
 
     @property
     def own(self) -> bool:
@@ -101,7 +104,8 @@ PACKAGED = Path(__file__).resolve().parents[1] / "project"
 def project_root() -> Path:
     """The folder that holds `papers/` and `notebooks/`: the one that DIALNB_PROJECT names, the working folder or one
     above it, the checkout that the package stands in, or else the copy that an installed package carries."""
-    named, here = os.environ.get("DIALNB_PROJECT"), Path.cwd()
+    named = os.environ.get("DIALNB_PROJECT")
+    here = Path.cwd()
     places = ([Path(named).expanduser().absolute()] if named else []) + [here, *here.parents, PACKAGED.parents[1]]
     for folder in (*places, PACKAGED):
         if (folder / "papers" / SLUGS[0] / "paper.yaml").is_file():
@@ -125,7 +129,7 @@ def load_paper(slug: str) -> Paper:
     return parse_paper(yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
 
 
-def parse_paper(raw: Mapping[str, Any], where: str) -> Paper:
+def parse_paper(raw: Fields, where: str) -> Paper:
     """Turn parsed YAML into a `Paper`; a missing field, a doubled id or a ragged row is an error that says where."""
     try:
         tables = [_parse_table(table, where) for table in raw["tables"]]
@@ -163,69 +167,54 @@ def published(slug: str, table: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names).infer_objects()
 
 
-def check_averages(slug: str) -> pd.DataFrame:
-    """Compare every printed average with the mean of the printed cells it averages.
-
-    One row per average: where, printed, computed, agrees. An average agrees when it lies within half a unit of its last
-    printed digit; `where` is spelled as in the paper's `mismatches`, for example "T5 DSE-dropout Ave".
-    """
-    import pandas as pd
-
-    rows = []
-    for table in load_paper(slug).tables.values():
-        for check in table.average_checks:
-            for row in table.rows:
-                cells = dict(zip(table.columns, row.values, strict=True))
-                parts = [Decimal(str(cells[name])) for name in check["over"]]
-                computed, printed = sum(parts) / len(parts), cells[check["column"]]
-                half_unit = Decimal(5).scaleb(-1 - table.digits)
-                agrees = printed is not None and abs(Decimal(str(printed)) - computed) <= half_unit
-                labels = [row.labels[name] for name in ("setting", "threshold", "model") if name in row.labels]
-                where = " ".join([table.id, *labels, check["column"]])
-                rows.append({"where": where, "printed": printed, "computed": float(computed), "agrees": agrees})
-    return pd.DataFrame(rows, columns=["where", "printed", "computed", "agrees"])
-
-
 @cache
-def load_cells(slug: str) -> Mapping[str, Any]:
+def load_cells(slug: str) -> Fields:
     """Which tidy rows answer which printed cell (`papers/<slug>/cells.yaml`), and the paper's own encoders."""
     load_paper(slug)
     path = project_root() / "papers" / slug / "cells.yaml"
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def select(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:
     """The tidy rows that match every column of `where`; a wanted value may be one value or a list of them.
 
     Numbers match as numbers (a file may hold 1.0 for 1); datasets match without case and without the prefix that marks
     bundled data; null matches absent values. A column that the rows do not have matches nothing.
     """
+    return rows[matches(rows, where)]
+
+
+def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
+    """For every row whether `select` keeps it; columns that are categories are quick to ask."""
+    import numpy as np
     import pandas as pd
 
+    kept = np.ones(len(rows), bool)
     for column, wanted in where.items():
-        if rows.empty or column not in rows:
-            return rows.iloc[:0]
-        wanted = wanted if isinstance(wanted, list | tuple) else [wanted]
-        numbers = [float(value) for value in wanted if isinstance(value, int | float)]
-        texts = [dataset_name(value) if column == "dataset" else value for value in wanted if isinstance(value, str)]
-        have = rows[column].map(dataset_name) if column == "dataset" else rows[column]
-        found = have.isin(texts) if texts else None
-        if numbers:
-            among = pd.to_numeric(rows[column], errors="coerce").isin(numbers)
-            found = among if found is None else found | among
-        if None in wanted:
-            absent = have.isna() | (have == "")
-            found = absent if found is None else found | absent
-        rows = rows[found.to_numpy()]
-    return rows
+        if column not in rows:
+            return np.zeros(len(rows), bool)
+        folded = dataset_name if column == "dataset" else str
+        many = wanted if isinstance(wanted, list | tuple) else [wanted]
+        named = {folded(one) if isinstance(one, str) else one for one in many}
+        values = rows[column]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            codes = values.cat.codes
+            values = values.cat.categories
+        else:
+            codes, values = pd.factorize(values, use_na_sentinel=False)
+        kept &= np.array([not named.isdisjoint(_readings(value, folded)) for value in values], bool)[codes]
+    return kept
 
 
-def plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with texts as plain objects: many small selections of pandas' own strings take twice as long."""
-    import pandas as pd
-
-    texts = [name for name in rows if isinstance(rows[name].dtype, pd.StringDtype)]
-    return rows.astype(dict.fromkeys(texts, object)) if texts else rows
+def _readings(value: Any, folded: Callable[[str], str]) -> list[Any]:
+    """What a value may be asked for as: its text, the number that it spells, or None where it is absent."""
+    if value is None or value != value:
+        return [None]
+    readings = [folded(value)] if isinstance(value, str) else []
+    try:
+        return [*readings, float(value)]
+    except ValueError:
+        return [*readings, None] if value == "" else readings
 
 
 def dataset_name(name: object) -> str:
@@ -246,12 +235,12 @@ def compare_table(
     >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
     ['needs the hub', 'not part of this run']
     """
-    from dialnb.claims.comparison import compare
+    from dialnb.claims.comparison import Comparer
 
-    return compare(slug, _find(slug, table), results, not_run)
+    return Comparer(slug, _find(slug, table), results, not_run).compare()
 
 
-def _parse_table(raw: Mapping[str, Any], where: str) -> Table:
+def _parse_table(raw: Fields, where: str) -> Table:
     columns = tuple(raw["columns"])
     rows = []
     for row in raw["rows"]:
@@ -263,7 +252,8 @@ def _parse_table(raw: Mapping[str, Any], where: str) -> Table:
                 f"found {len(values)}"
             )
         rows.append(Row(labels, tuple(values)))
-    checks, notes = tuple(raw.get("average_checks", ())), tuple(raw.get("notes", ()))
+    checks = tuple(raw.get("average_checks", ()))
+    notes = tuple(raw.get("notes", ()))
     head = raw["id"], raw["caption"], raw["kind"], raw["unit"]
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
     return Table(*head, columns, tuple(rows), checks, notes, raw.get("decimals"), best)

@@ -62,7 +62,8 @@ def against_best(scores: pd.DataFrame) -> pd.DataFrame:
     """Of every method but the one with the best mean rank: its mean rank, on how many tasks that one beats it, and
     Wilcoxon's p over tasks with Holm's correction."""
     means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
-    best, others = means.index[0], list(means.index[1:])
+    best = means.index[0]
+    others = list(means.index[1:])
     gaps = {name: (scores.loc[best] - scores.loc[name]).to_numpy() for name in others}
     p_values = [stats.wilcoxon(gap).pvalue if np.any(gap) else 1.0 for gap in gaps.values()]
     lost = [f"{int((gap > 0).sum())} of {len(gap)}" for gap in gaps.values()]

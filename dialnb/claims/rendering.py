@@ -59,7 +59,8 @@ class Comparison:
     @cached_property
     def grid(self) -> list[dict[str, Any]]:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
-        best, found = self._best(), []
+        best = self._best()
+        found = []
         for number, part in self.rows.groupby("row", sort=True):
             statuses = set(part.status)
             status = next(name for name in (SUBSTITUTE, RAN, CONSTANT, NOT_RUN) if name in statuses)
@@ -76,7 +77,8 @@ class Comparison:
         for row in self.grid:
             line = {("", name): row["labels"].get(name, "") for name in self.labels}
             for column, cell in row["cells"].items():
-                line |= {(column, part): cell[part] for part in self.parts}
+                for part in self.parts:
+                    line[column, part] = cell[part]
             lines.append(line | {("", "status"): row["status"], ("", "note"): row["note"]})
         frame = pd.DataFrame(lines)
         frame.columns = pd.MultiIndex.from_tuples(frame.columns)
@@ -85,23 +87,21 @@ class Comparison:
     @property
     def style(self) -> Styler:
         """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
-        grid, texts = self.grid, self.texts()
-
-        def emphasis(frame: pd.DataFrame) -> pd.DataFrame:
-            look = pd.DataFrame("", index=frame.index, columns=frame.columns)
-            for number, row in enumerate(grid):
-                for column, cell in row["cells"].items():
-                    look.loc[number, [(column, part) for part in self.parts[1:]]] = "opacity: 0.7"
-                    look.loc[number, (column, "ours")] = "font-weight: bold" if cell["best"] else ""
-                if row["status"] in (CONSTANT, NOT_RUN):
-                    look.loc[number] = "opacity: 0.7"
-            return look
-
+        texts = self.texts()
+        looks = [[self._look(row, *column) for column in texts.columns] for row in self.grid]
+        looks = pd.DataFrame(looks, texts.index, texts.columns)
         caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
-        shown = escaped(texts, caption).hide(axis="index").apply(emphasis, axis=None)
+        shown = escaped(texts, caption).hide(axis="index").apply(lambda _: looks, axis=None)
         words = {("", name): [{"selector": "", "props": "text-align: left"}] for name in (*self.labels, "status")}
         words["", "note"] = [{"selector": "", "props": "text-align: left; white-space: normal; min-width: 32em"}]
         return shown.set_table_styles(LAYOUT).set_table_styles(words, overwrite=False)
+
+    def _look(self, row: dict[str, Any], column: str, part: str) -> str:
+        """The style of one cell of `texts`."""
+        published = column and part != "ours"
+        if published or row["status"] in (CONSTANT, NOT_RUN):
+            return "opacity: 0.7"
+        return "font-weight: bold" if column and row["cells"][column]["best"] else ""
 
     def _repr_html_(self) -> str:
         return self.style.to_html()
@@ -118,42 +118,43 @@ class Comparison:
 
     def latex(self) -> str:
         """A `tabular` with booktabs rules; cells as in Markdown."""
-        head, *body = (" & ".join(line) + r" \\" for line in self._lines(r"\textbf{{{}}}".format, _escape_latex))
+        lines = self._lines(r"\textbf{{{}}}".format, lambda text: text.translate(LATEX))
+        head, *body = (" & ".join(line) + r" \\" for line in lines)
         columns = "l" * len(self.labels) + "r" * len(self.table.columns)
         top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
         return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", ""])
 
     def _lines(self, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[list[str]]:
+        """Head and rows of texts, a cell each, in the marks of Markdown or LaTeX."""
         lines = [[escape(name) for name in (*self.labels, *self.table.columns)]]
         for row in self.grid:
             mark = {SUBSTITUTE: " (substitute)", NOT_RUN: " (not run)"}.get(row["status"], "")
-            names = [row["labels"].get(name, "") + (mark if name == "model" else "") for name in self.labels]
-            cells = []
+            line = [escape(row["labels"].get(name, "") + mark * (name == "model")) for name in self.labels]
             for cell in row["cells"].values():
                 ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
                 same = f"{cell['same']} over the same columns" if cell["same"] else ""
-                beside = escape(", ".join(text for text in (cell["paper"], same, cell["difference"]) if text))
-                cells.append(f"{ours} ({beside})".strip() if beside else ours)
-            lines.append([*map(escape, names), *cells])
+                published = ", ".join(filter(None, (cell["paper"], same, cell["difference"])))
+                line.append(f"{ours} ({escape(published)})".strip() if published else ours)
+            lines.append(line)
         return lines
 
     def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
+        """The texts of one cell; `facts` is what a reader sees who points at it."""
         ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
         interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
         published = None if pd.isna(cell.published) else cell.published
-        paper = "" if self.table.kind == OWN else format_cell(published, self.digits)
-        same = "" if pd.isna(cell.same) else format_cell(cell.same, self.digits)
-        facts = [f"{cell.seeds} seeds" if cell.seeds > 1 else "", f"n = {cell.n:,}" if cell.n else "", cell.note]
+        seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else ""
+        n = f"n = {cell.n:,}" if cell.n else ""
         return {
             "ours": ours + interval,
-            "paper": paper,
-            "same": same,
+            "paper": "" if self.table.kind == OWN else format_cell(published, self.digits),
+            "same": "" if pd.isna(cell.same) else format_cell(cell.same, self.digits),
             "note": cell.note,
             "difference": "" if pd.isna(cell.difference) else self._difference(cell.difference),
             "best": best,
             "status": cell.status,
             "sort": cell.published if pd.isna(cell.ours) else cell.ours,
-            "facts": "; ".join(fact for fact in facts if fact),
+            "facts": "; ".join(filter(None, (seeds, n, cell.note))),
         }
 
     def _difference(self, value: float) -> str:
@@ -165,14 +166,12 @@ class Comparison:
         """(row, column) of our best values, among rows of one setting, where at least two ran."""
         if not self.table.best:
             return set()
-        ran = self.rows[self.rows.ours.notna()]
         blocks = [name for name in self.labels if name in ("setting", "threshold", "dataset", "metric", "split")]
-        found: set[tuple[int, str]] = set()
-        for _, part in ran.groupby([*blocks, "column"], dropna=False):
-            if len(part) > 1:
-                best = part.ours.max() if self.table.best == "highest" else part.ours.min()
-                found |= set(part.loc[part.ours == best, ["row", "column"]].itertuples(index=False, name=None))
-        return found
+        ran = self.rows[self.rows.ours.notna()]
+        groups = ran.groupby([*blocks, "column"], dropna=False).ours
+        best = groups.transform("max" if self.table.best == "highest" else "min")
+        found = ran[(ran.ours == best) & (groups.transform("size") > 1)]
+        return set(zip(found.row, found.column))
 
 
 def escaped(frame: pd.DataFrame, caption: str = "", formats: Any = None) -> Styler:
@@ -202,9 +201,5 @@ def format_cell(value: Cell, digits: int = 0) -> str:
 def _note(status: str, notes: Any) -> str:
     """The note of a row from those of its cells: all that stands in, or the most frequent reason."""
     if status == SUBSTITUTE:
-        return "; ".join(dict.fromkeys(part for note in notes for part in note.split("; ")))
+        return "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
     return Counter(notes).most_common(1)[0][0]
-
-
-def _escape_latex(text: str) -> str:
-    return text.translate(LATEX)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 from math import ceil, floor, inf, nan, sqrt
 
@@ -79,7 +78,9 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
         alone = strata[0].totals[0] / strata[0].sizes
         found = mean_interval(alone * strata[0].weight, level)
         return replace(found, within=float(np.var(alone, ddof=1)) / n)
-    means, crossed, terms = np.zeros(trainings), 0.0, []
+    means = np.zeros(trainings)
+    crossed = 0.0
+    terms = []
     for part in strata:
         clusters = part.totals.shape[1]
         mean = part.totals.sum(1) / part.sizes.sum()
@@ -96,7 +97,8 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
             crossed += rest / (trainings * clusters)
     units = sum(variance for variance, _ in terms)
     between = float(means.var(ddof=1)) / trainings if trainings > 1 else 0.0
-    estimate, alone = float(means.mean()), max(units - crossed, 0.0)
+    estimate = float(means.mean())
+    alone = max(units - crossed, 0.0)
     if between + units == 0:  # repetitions that change nothing are no evidence
         return Interval(estimate, -inf, inf, n, "one value", nan, trainings)
     squares = sum(part**2 / freedom for part, freedom in terms)
@@ -116,7 +118,8 @@ def trainings_to_decide(found: Interval, line: float, power: float = 0.8) -> int
     if found.trainings < 2 or not np.isfinite(found.spread):
         return None
     counts = np.arange(found.trainings + 1, MANY + 1)
-    between, normal = found.spread**2 / counts, stats.norm.ppf(0.975)
+    between = found.spread**2 / counts
+    normal = stats.norm.ppf(0.975)
     half = np.sqrt(stats.t.ppf(0.975, counts - 1) ** 2 * between + normal**2 * found.within)
     decided = abs(found.estimate - line) >= half + stats.norm.ppf(power) * np.sqrt(between + found.within)
     return int(counts[decided.argmax()]) if decided.any() else None
@@ -129,12 +132,14 @@ def mean_interval(values: np.ndarray, level: float = 0.95, seed: int = 0) -> Int
     'exact sign flips'
     """
     values = np.asarray(values, np.float64)
-    n, mean, tail = len(values), float(np.mean(values)), (1 - level) / 2
+    n = len(values)
+    mean = float(np.mean(values))
+    tail = (1 - level) / 2
     spread = float(np.std(values, ddof=1)) if n > 1 else nan
     if n == 1:
         return Interval(mean, -inf, inf, 1, "one value")
     if n < FEWEST_EXACT or (n <= MOST_EXACT and floor(tail * 2**n) < 1):
-        half = float(stats.t.ppf(1 - tail, n - 1)) * spread / sqrt(n)
+        half = student_half(values, level)
         return Interval(mean, mean - half, mean + half, n, "Student's t", spread)
     if n <= MOST_EXACT:
         low, high = _sign_flip_bounds(values, tail)
@@ -143,6 +148,13 @@ def mean_interval(values: np.ndarray, level: float = 0.95, seed: int = 0) -> Int
     widened = float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(tail, n - 1)))
     low, high = np.quantile(means, [widened, 1 - widened])
     return Interval(mean, float(low), float(high), n, "paired bootstrap", spread)
+
+
+def student_half(values: np.ndarray, level: float = 0.95) -> float:
+    """Half the length of Student's t interval of the mean of independent values."""
+    values = np.asarray(values, np.float64)
+    quantile = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
 def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
@@ -157,18 +169,16 @@ def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
     return float(averages[rank - 1]), float(averages[-rank])
 
 
-def bootstrap_means(values: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+def bootstrap_means(values: np.ndarray, seed: int = 0) -> np.ndarray:
     """Means over seeded resamples of the rows of `values`, in pieces that keep memory small: [resamples, ...]."""
-    values = np.ascontiguousarray(values, np.float64)
-    return _bootstrap_means(values.tobytes(), values.shape, seed, resamples)
-
-
-@lru_cache(maxsize=2)  # a claim asks for the same values at two levels
-def _bootstrap_means(content: bytes, shape: tuple[int, ...], seed: int, resamples: int) -> np.ndarray:
-    values, generator = np.frombuffer(content).reshape(shape), np.random.default_rng(seed)
+    values = np.asarray(values, np.float64)
+    generator = np.random.default_rng(seed)
     step = max(1, 2_000_000 // values.size)
-    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
-    return np.concatenate([values[generator.integers(0, len(values), (size, len(values)))].mean(1) for size in sizes])
+    means = []
+    for start in range(0, RESAMPLES, step):
+        drawn = generator.integers(0, len(values), (min(step, RESAMPLES - start), len(values)))
+        means.append(values[drawn].mean(1))
+    return np.concatenate(means)
 
 
 def choice_interval(options: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> tuple[Interval, str]:
@@ -219,7 +229,8 @@ def units_to_decide(interval: Interval, line: float, power: float = 0.8) -> int 
 def slope_interval(x: np.ndarray, y: np.ndarray, level: float = 0.95) -> Interval:
     """Theil-Sen slope of one curve with the interval that inverts Kendall's test; needs five points to decide."""
     if len(x) < 5:
-        slope = float(np.median([(y[j] - y[i]) / (x[j] - x[i]) for i in range(len(x)) for j in range(i + 1, len(x))]))
+        first, second = np.triu_indices(len(x), 1)
+        slope = float(np.median((y[second] - y[first]) / (x[second] - x[first])))
         return Interval(slope, -inf, inf, 1, f"one curve of {len(x)} points")
     slope, _, low, high = stats.theilslopes(y, x, level)
     return Interval(float(slope), float(low), float(high), 1, f"Theil-Sen over {len(x)} points")
