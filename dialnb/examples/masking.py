@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +10,12 @@ from dialnb.errors import DataError
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples
 from dialnb.tokens import Tokens
+
+
+def continuing_pieces(tokenizer) -> np.ndarray:
+    """Which ids go on with a word ("##ing")."""
+    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return np.array([piece.startswith("##") for piece in pieces])
 
 
 @dataclass
@@ -21,7 +27,6 @@ class MaskedExamples:
     special: frozenset[int]
     vocabulary: int
     probability: float = 0.15
-    groups: None = None
 
     @classmethod
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> MaskedExamples:
@@ -69,11 +74,6 @@ class MaskedPairExamples(PairExamples):
     masking: MaskedExamples | None = None
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        batch = super().batch(rows, rng)
+        pair = super().batch(rows, rng).tokens
         masked, arrays = self.masking.mask(self.tokens[self.first[rows]], rng)
-        return replace(
-            batch,
-            tokens=batch.tokens | {"masked": masked},
-            arrays=batch.arrays | arrays,
-            counts={"mlm": len(arrays["masked_label"])},
-        )
+        return Batch(len(rows), pair | {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"])})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
 from dialnb.errors import DataError, UnknownName
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
-from dialnb.tokens import Tokens
+from dialnb.tokens import Numbers, Tokens
 
 SIDES = ("both", "past")
 NEAR = 10  # utterances on each side that a built group keeps
@@ -26,8 +26,17 @@ def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[tuple[st
     """
     merged = []
     for dialogue in dialogues:
-        spoken = [u for u in dialogue.utterances if u.text.strip()]
-        turns = [" ".join(u.text.strip() for u in own) for _, own in groupby(spoken, key=lambda u: u.speaker)]
+        turns: list[str] = []
+        speaker = None
+        for utterance in dialogue.utterances:
+            text = utterance.text.strip()
+            if not text:
+                continue
+            if turns and utterance.speaker == speaker:
+                turns[-1] += f" {text}"
+            else:
+                turns.append(text)
+            speaker = utterance.speaker
         if len(turns) >= max(min_turns, 1):
             merged.append(tuple(turns))
     return merged
@@ -87,7 +96,6 @@ class MatchingExamples:
     tokens: Tokens
     turns: np.ndarray
     candidates: np.ndarray
-    groups: None = None
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -95,12 +103,11 @@ class MatchingExamples:
     def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
         turns, candidates = self.turns[rows], self.candidates[rows]
         exists = turns >= 0
-        there = int(exists.sum())
-        places = np.full(turns.shape, -1, np.int64)
-        places[exists] = np.arange(there)
-        own = np.arange(candidates.size, dtype=np.int64).reshape(candidates.shape) + there
         texts = self.tokens[np.concatenate([turns[exists], candidates.ravel()])]
-        return Batch(len(rows), {"texts": texts}, {"turns": places, "candidates": own}, {"matching": len(rows)})
+        turn_places = np.where(exists, np.cumsum(exists).reshape(turns.shape) - 1, -1)
+        candidate_places = np.arange(candidates.size).reshape(candidates.shape) + exists.sum()
+        arrays = {"turns": turn_places, "candidates": candidate_places}
+        return Batch(len(rows), {"texts": texts}, arrays, {"matching": len(rows)})
 
 
 def matching_examples(
@@ -127,22 +134,15 @@ def matching_examples(
         if before or after:
             contexts.append([SEPARATOR.join([*before[::-1], *after])] if flat else [*before, *after])
             answers += group.candidates[: negatives + 1]
-    around, context_tokens = _numbered(
-        encoder, chain.from_iterable(contexts), max_length * (turns if flat else 1), cache
-    )
-    chosen, answer_tokens = _numbered(encoder, answers, max_length, cache)
-    sizes = np.array([len(context) for context in contexts], np.int64)
-    table = np.full((len(contexts), sizes.max(initial=1)), -1, np.int64)
-    table[np.arange(table.shape[1]) < sizes[:, None]] = around
-    candidates = chosen.reshape(len(contexts), negatives + 1) + len(context_tokens)
-    return MatchingExamples(Tokens.concatenate([context_tokens, answer_tokens]), table, candidates)
-
-
-def _numbered(encoder, texts: Iterable[str], max_length: int, cache) -> tuple[np.ndarray, Tokens]:
-    """The number of every text among the distinct ones, and the tokens of those."""
-    index: dict[str, int] = {}
-    numbers = np.array([index.setdefault(text, len(index)) for text in texts], np.int64)
-    return numbers, tokenise_once(encoder, list(index), max_length, cache)
+    context_texts, answer_texts = Numbers(), Numbers()
+    around, _ = Tokens.from_lists(context_texts.of(context) for context in contexts).padded(-1)
+    candidates = answer_texts.of(answers).reshape(len(contexts), negatives + 1) + len(context_texts)
+    longest = max_length * (turns if flat else 1)
+    tokens = [
+        tokenise_once(encoder, list(context_texts), longest, cache),
+        tokenise_once(encoder, list(answer_texts), max_length, cache),
+    ]
+    return MatchingExamples(Tokens.concatenate(tokens), around, candidates)
 
 
 def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:

@@ -12,12 +12,12 @@ from torch import nn
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
 from dialnb.models.encoder import Encoder, _by_budget, load_encoder
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
-from dialnb.tokens import Tokens
+from dialnb.tokens import Numbers
 
 HEADS = "selector.safetensors"
 
@@ -76,15 +76,15 @@ class Selector(nn.Module):
         tie exactly.
         """
         budget = batch_tokens or (1 << 12 if self.encoder.device.type == "cpu" else 1 << 14)
-        number: dict[str, int] = {}
-        for group in groups:
-            for text in (*group.context, *group.candidates):
-                number.setdefault(text, len(number))
-        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(number))
-        rows: dict[tuple[tuple[str, ...], str], int] = {}
-        places = [[rows.setdefault((g.context, c), len(rows)) for c in g.candidates] for g in groups]
-        inputs = [layout.selection([pieces[number[u]] for u in c], pieces[number[r]]) for c, r in rows]
-        tokens = Tokens.from_lists([i.ids for i in inputs], [i.types for i in inputs])
+        texts = {text: None for group in groups for text in (*group.context, *group.candidates)}
+        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(texts))
+        piece_of = dict(zip(texts, pieces, strict=True))
+        rows = Numbers()
+        places = [[rows[group.context, candidate] for candidate in group.candidates] for group in groups]
+        inputs = []
+        for context, response in rows:
+            inputs.append(layout.selection([piece_of[text] for text in context], piece_of[response]))
+        tokens = input_tokens(inputs)
         scores = torch.zeros(len(rows))
         training, _ = self.training, self.eval()
         bar = Bar(total=len(rows), desc=f"score {self.encoder.name}", unit="response", disable=not show_progress)
