@@ -58,19 +58,12 @@ class Coupling(nn.Module):
         for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
             nn.init.zeros_(parameter)
 
-    def _scale_and_shift(self, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        scale, shift = self.net(kept).chunk(2, -1)
-        return torch.tanh(scale), shift
-
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The new point, and the log-determinant of the change."""
         kept, moved = x[:, self.order].tensor_split([self.kept], 1)
-        scale, shift = self._scale_and_shift(kept)
+        scale, shift = self.net(kept).chunk(2, -1)
+        scale = torch.tanh(scale)
         return torch.cat([kept, moved * scale.exp() + shift], 1), scale.sum(1)
-
-    def inverse(self, z: torch.Tensor) -> torch.Tensor:
-        kept, moved = z.tensor_split([self.kept], 1)
-        scale, shift = self._scale_and_shift(kept)
-        return torch.cat([kept, (moved - shift) * (-scale).exp()], 1)[:, self.order.argsort()]
 
 
 class Flow(nn.Module):
@@ -90,11 +83,6 @@ class Flow(nn.Module):
             x, change = layer(x)
             total = total + change
         return x, total
-
-    def inverse(self, z: torch.Tensor) -> torch.Tensor:
-        for layer in reversed(self.layers):
-            z = layer.inverse(z)
-        return z
 
     def negative_log_likelihood(self, x: torch.Tensor) -> torch.Tensor:
         """Mean per dimension, in nats, without the constant of the normal density."""

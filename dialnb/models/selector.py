@@ -13,7 +13,7 @@ from torch import nn
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
-from dialnb.models.encoder import Encoder, _by_budget, load_encoder
+from dialnb.models.encoder import Encoder, by_budget, load_encoder
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
@@ -86,14 +86,13 @@ class Selector(nn.Module):
             inputs.append(layout.selection([piece_of[text] for text in context], piece_of[response]))
         tokens = input_tokens(inputs)
         scores = torch.zeros(len(rows))
-        training, _ = self.training, self.eval()
+        training = self.training
+        self.eval()
         bar = Bar(total=len(rows), desc=f"score {self.encoder.name}", unit="response", disable=not show_progress)
         try:
-            for part in _by_budget(tokens.lengths.argsort(kind="stable")[::-1], tokens.lengths, budget):
-                vectors = self.encoder.embed(tokens[part], "cls")
-                scores[torch.from_numpy(part.copy())] = (
-                    self.heads["selection"](vectors).squeeze(-1).sigmoid().float().cpu()
-                )
+            for part in by_budget(tokens.lengths, budget):
+                logits = self.heads["selection"](self.encoder.embed(tokens[part], "cls"))
+                scores[torch.from_numpy(part)] = logits.squeeze(-1).sigmoid().float().cpu()
                 bar.update(len(part))
         finally:
             bar.close()

@@ -31,7 +31,8 @@ from dialnb.studies.training import thin
 from dialnb.tokens import Tokens
 from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
-from dialnb.training.objectives_dialogue import ManipulationObjective, replaced_token_detection
+from dialnb.training.objectives_dialogue import ManipulationObjective
+from dialnb.training.pretrain import replaced_token_detection
 
 FINE_TUNING = TrainingSettings(batch_size=32, epochs=5, learning_rate=3e-5, schedule="linear", optimiser="adamw",
                                clip=5.0, precision="bfloat16")  # fmt: skip

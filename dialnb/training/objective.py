@@ -15,7 +15,11 @@ class Objective(nn.Module):
       processes and chunks, ``loss`` sees the whole batch;
     - averaged: ``terms`` gives mean losses over ``batch.counts[name]`` items; the loop weighs them by the counts of
       all processes and chunks, so that the sum is the mean over the whole batch.
+
+    ``names`` are what it was configured with.
     """
+
+    names: dict = {}  # noqa: RUF012 -- of an objective without a choice
 
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
         return {}
@@ -28,7 +32,7 @@ class Objective(nn.Module):
 
     def describe(self) -> dict:
         """Configuration for provenance."""
-        return {"objective": type(self).__name__}
+        return {"objective": type(self).__name__, **self.names}
 
 
 class Sum(Objective):

@@ -50,9 +50,14 @@ class PairObjective(Objective):
     """
 
     def __init__(
-        self, dim: int, loss: str = "hard_negative", head: str = "contrastive", pooling: str = "mean",
-        windows: tuple[int, ...] = (), **options,
-    ) -> None:  # fmt: skip
+        self,
+        dim: int,
+        loss: str = "hard_negative",
+        head: str = "contrastive",
+        pooling: str = "mean",
+        windows: tuple[int, ...] = (),
+        **options,
+    ) -> None:
         super().__init__()
         for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
             if value not in known:
@@ -78,12 +83,8 @@ class PairObjective(Objective):
         return vectors
 
     def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
-        first, second = vectors["first"], vectors["second"]
-        extra = {k: v for k, v in vectors.items() if k not in ("first", "second")}
-        return PAIR_LOSSES[self.names["loss"]](first, second, **self.options, **extra)
-
-    def describe(self) -> dict:
-        return {"objective": "PairObjective", **self.names}
+        more = dict(vectors)
+        return PAIR_LOSSES[self.names["loss"]](more.pop("first"), more.pop("second"), **self.options, **more)
 
 
 class TemplateObjective(Objective):
@@ -114,8 +115,13 @@ class TemplateObjective(Objective):
     def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
         return losses.template_losses(**vectors, **self.options).total
 
-    def describe(self) -> dict:
-        return {"objective": "TemplateObjective", **self.names}
+
+def _masked(batch: Batch, packed: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the masked word pieces lie in the packed batch, and which they were."""
+    sequence, position, labels = (
+        batch.tensor(f"masked_{name}", packed.ids.device) for name in ("sequence", "position", "label")
+    )
+    return packed.places(sequence, position), labels
 
 
 class MaskedLanguageModel(Objective):
@@ -133,15 +139,11 @@ class MaskedLanguageModel(Objective):
 
     def read(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
         """The term, from hidden states that other terms may share."""
-        labels = batch.tensor("masked_label", states.device)
+        places, labels = _masked(batch, packed)
         if not len(labels):
             return {"mlm": states.sum() * 0.0}
-        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
         logits = self.head(states[places], encoder.transformer.get_input_embeddings().weight)
         return {"mlm": losses.masked_language_model_loss(logits, labels)}
-
-    def describe(self) -> dict:
-        return {"objective": "MaskedLanguageModel"}
 
 
 class NextSentencePrediction(MaskedLanguageModel):
@@ -164,9 +166,6 @@ class NextSentencePrediction(MaskedLanguageModel):
         next_sentence = losses.next_sentence_loss(logits, asked) if batch.counts["nsp"] else logits.sum() * 0.0
         return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
 
-    def describe(self) -> dict:
-        return {"objective": "NextSentencePrediction"}
-
 
 class Imitation(NextSentencePrediction):
     """BERT's pre-training with a teacher: from masked words the encoder also learns, through a linear bridge, the last
@@ -179,6 +178,7 @@ class Imitation(NextSentencePrediction):
         super().__init__(encoder)
         self.bridge = nn.Linear(encoder.dim, teacher.dim)
         self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
+        self.names = {"teacher": teacher.name, "weight": weight}
 
     def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
         states, packed = encoder.hidden(batch.tokens[self.name])
@@ -203,9 +203,6 @@ class Imitation(NextSentencePrediction):
         zeros = own.new_zeros(int(batch.counts["imitation"]), own.shape[1])
         return zeros.index_add(0, word, own) / torch.bincount(word, minlength=len(zeros))[:, None]
 
-    def describe(self) -> dict:
-        return {"objective": "Imitation", "teacher": self.teacher[0].name, "weight": self.weight}
-
 
 class ReplacedTokenDetection(Objective):
     """ELECTRA: a small generator fills the masks, the encoder tells for every token whether it was replaced.
@@ -218,7 +215,7 @@ class ReplacedTokenDetection(Objective):
     def __init__(self, encoder, generator, weight: float = 50.0) -> None:
         super().__init__()
         words = encoder.transformer.get_input_embeddings().weight
-        self.generator, self.weight = generator, weight
+        self.generator, self.weight, self.names = generator, weight, {"weight": weight}
         self.word_head = WordHead(generator.dim, *words.shape)
         self.detector = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.GELU(), nn.Linear(encoder.dim, 1))
 
@@ -226,8 +223,7 @@ class ReplacedTokenDetection(Objective):
         for name in ("dtype", "attention_dropout", "compiled"):
             setattr(self.generator, name, getattr(encoder, name))
         states, packed = self.generator.hidden(batch.tokens["masked"])
-        labels = batch.tensor("masked_label", states.device)
-        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
+        places, labels = _masked(batch, packed)
         logits = self.word_head(states[places], encoder.transformer.get_input_embeddings().weight)
         original = packed.ids.index_copy(0, places, labels)
         guess = torch.distributions.Categorical(logits=logits.detach()).sample()
@@ -239,6 +235,3 @@ class ReplacedTokenDetection(Objective):
             "mlm": losses.masked_language_model_loss(logits, labels),
             "rtd": self.weight * losses.replaced_token_loss(scores, replaced, torch.ones_like(replaced)),
         }
-
-    def describe(self) -> dict:
-        return {"objective": "ReplacedTokenDetection", "weight": self.weight}

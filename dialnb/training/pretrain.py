@@ -32,9 +32,17 @@ SHAPES = {
 }
 GENERATOR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
 PRETRAINING = TrainingSettings(
-    batch_size=1024, epochs=8, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
-    weight_decay=0.01, clip=1.0, precision="bfloat16", checkpoint_every=2000,
-)  # fmt: skip
+    batch_size=1024,
+    epochs=8,
+    learning_rate=1e-3,
+    schedule="linear",
+    warmup=0.05,
+    optimiser="adamw",
+    weight_decay=0.01,
+    clip=1.0,
+    precision="bfloat16",
+    checkpoint_every=2000,
+)
 RATES = {"mini": 1e-3, "small": 1e-3, "medium": 5e-4, "base": 2e-4}
 """Deep encoders that normalise after each layer are delicate: ``medium``, pretrained at 1e-3, was at chance in every
 test of WMDC's recorded run, most likely since it never learned words."""
@@ -157,9 +165,15 @@ def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) 
 
 
 def pretrain(
-    dialogues: Sequence[Conversation], recipe: PretrainingRecipe, folder=None, device: str | None = None,
-    name: str = "pretrain", tokenizer=None, cache=None, start: Encoder | None = None,
-) -> tuple[Encoder, TrainingResult]:  # fmt: skip
+    dialogues: Sequence[Conversation],
+    recipe: PretrainingRecipe,
+    folder=None,
+    device: str | None = None,
+    name: str = "pretrain",
+    tokenizer=None,
+    cache=None,
+    start: Encoder | None = None,
+) -> tuple[Encoder, TrainingResult]:
     """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed,
     and ``cache`` (by default the same) the tokenised texts. ``start``, of the same shape, lends its weights."""
     seed = recipe.settings.seed
@@ -184,13 +198,20 @@ def pretrain(
 
 
 def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe, teacher: Encoder | None) -> Objective:
-    """Masked words, alone, with next sentences or with a teacher too; for ELECTRA with a generator, narrow and shallow,
-    that reads the encoder's word table through a projection."""
+    """Masked words, alone, with next sentences or with a teacher too; or replaced tokens."""
     if teacher:
         return Imitation(encoder, teacher)
-    if recipe.kind != "electra":
-        return (NextSentencePrediction if recipe.next_sentences else MaskedLanguageModel)(encoder)
-    shape = {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
-    small = Encoder(new_transformer("electra", shape, len(encoder.tokenizer)), encoder.tokenizer).to(encoder.device)
-    small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
-    return ReplacedTokenDetection(encoder, small)
+    if recipe.kind == "electra":
+        return replaced_token_detection(encoder)
+    return NextSentencePrediction(encoder) if recipe.next_sentences else MaskedLanguageModel(encoder)
+
+
+def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:
+    """ELECTRA's pretraining, from scratch or continued on dialogues (ELECTRA+): with a fresh generator, narrow and
+    shallow, that reads the encoder's word table through a projection."""
+    words = encoder.transformer.get_input_embeddings()
+    shape = {**GENERATOR, "embedding_size": words.embedding_dim}
+    shape["max_position_embeddings"] = encoder.transformer.config.max_position_embeddings
+    generator = Encoder(new_transformer("electra", shape, words.num_embeddings), encoder.tokenizer, name="generator")
+    generator.transformer.set_input_embeddings(words)
+    return ReplacedTokenDetection(encoder, generator.to(encoder.device))
