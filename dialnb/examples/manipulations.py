@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, UnknownName
@@ -42,9 +44,9 @@ class Manipulation(NamedTuple):
 class Input(NamedTuple):
     """One sequence of the cross-encoder; ``marks`` are the places of its special tokens, ``target`` one of them."""
 
-    ids: np.ndarray
-    types: np.ndarray
-    marks: np.ndarray
+    ids: ndarray
+    types: ndarray
+    marks: ndarray
     target: int
 
 
@@ -53,7 +55,7 @@ def input_tokens(inputs: Sequence[Input]) -> Tokens:
     return Tokens.from_lists([one.ids for one in inputs], [one.types for one in inputs])
 
 
-def window(utterances: Sequence[int], size: int, rng: np.random.Generator, protocol: str = "paper") -> list[int]:
+def window(utterances: Sequence[int], size: int, rng: Generator, protocol: str = "paper") -> list[int]:
     """``size`` neighbouring utterances, or all where there are no more. The start is uniform; ``code`` never draws the
     last possible one, so that the end of a longer dialogue (the response) is never inside."""
     spare = len(utterances) - size
@@ -63,19 +65,19 @@ def window(utterances: Sequence[int], size: int, rng: np.random.Generator, proto
     return list(utterances[start : start + size])
 
 
-def insertion(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
+def insertion(utterances: Sequence[int], rng: Generator) -> Manipulation:
     """Take utterance t out; of the marks before, between and after the others the t-th is right."""
     target = int(rng.integers(len(utterances)))
     return Manipulation("insertion", [*utterances[:target], *utterances[target + 1 :]], utterances[target], target)
 
 
-def deletion(utterances: Sequence[int], foreign: int, rng: np.random.Generator) -> Manipulation:
+def deletion(utterances: Sequence[int], foreign: int, rng: Generator) -> Manipulation:
     """Put a foreign utterance before one of the others (never after the last); its mark is right."""
     target = int(rng.integers(len(utterances)))
     return Manipulation("deletion", [*utterances[:target], foreign, *utterances[target:]], None, target)
 
 
-def search(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
+def search(utterances: Sequence[int], rng: Generator) -> Manipulation:
     """Shuffle all but the last; the mark of the one that came right before the last is right."""
     order = rng.permutation(len(utterances) - 1)
     target = int(np.flatnonzero(order == len(order) - 1)[0])
@@ -85,7 +87,7 @@ def search(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
 def manipulate(
     utterances: Sequence[int],
     foreign: int,
-    rng: np.random.Generator,
+    rng: Generator,
     tasks: Sequence[str] = TASKS,
     protocol: str = "paper",
     size: int = WINDOW,
@@ -155,14 +157,14 @@ class Layout:
         segments = getattr(encoder.transformer.config, "type_vocab_size", 1)
         return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, eot, ids, longest, min(segments - 1, 1))
 
-    def selection(self, context: Sequence[np.ndarray], response: np.ndarray) -> Input:
+    def selection(self, context: Sequence[ndarray], response: ndarray) -> Input:
         """Response selection: every utterance, and the response, closed by [EOT]; read at [CLS]."""
         first = []
         for piece in context:
             first += [piece, [self.eot]]
         return self.join(first, [response, [self.eot]])
 
-    def manipulation(self, made: Manipulation, pieces: Sequence[np.ndarray]) -> Input | None:
+    def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input | None:
         """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part).
 
         Where trimming cut marks away, the target is counted among those that are left; None if it is gone.
@@ -181,7 +183,7 @@ class Layout:
             second = [cut[-1], [self.eot]]
         return self.join(first, second, marks, made.target)
 
-    def join(self, first: list, second: list, marks: np.ndarray | None = None, target: int = 0) -> Input | None:
+    def join(self, first: list, second: list, marks: ndarray | None = None, target: int = 0) -> Input | None:
         """``[CLS] first [SEP] second [SEP]`` (no second part: one [SEP]), trimmed; ``marks``: places in ``first``."""
         start, end = joined(first), joined(second)
         lost, shortened = trim(len(start), len(end), self.max_length - (3 if second else 2))
@@ -195,7 +197,7 @@ class Layout:
         return Input(ids, types, marks[gone:] - lost + 1, target - gone) if target >= gone else None
 
 
-def bare_pieces(encoder, texts: Sequence[str], cache=None) -> list[np.ndarray]:
+def bare_pieces(encoder, texts: Sequence[str], cache=None) -> list[ndarray]:
     """Token ids of every text, uncut and without special tokens (from the folder ``cache`` when they were before)."""
     words = encoder.wordpieces
     before, after = len(words.prefix), len(words.suffix)
@@ -213,11 +215,11 @@ class ManipulationExamples:
     """
 
     layout: Layout
-    pieces: list[np.ndarray]
+    pieces: list[ndarray]
     contexts: list[tuple[int, ...]]
-    responses: np.ndarray
-    labels: np.ndarray
-    conversations: np.ndarray
+    responses: ndarray
+    labels: ndarray
+    conversations: ndarray
     tasks: tuple[str, ...] = TASKS
     protocol: str = "paper"
     window: int = WINDOW
@@ -239,7 +241,7 @@ class ManipulationExamples:
     def __len__(self) -> int:
         return len(self.responses)
 
-    def draw(self, row: int, rng: np.random.Generator) -> list[Manipulation]:
+    def draw(self, row: int, rng: Generator) -> list[Manipulation]:
         """The auxiliary tasks of a row with label 1, newly drawn."""
         foreign = -1
         if "deletion" in self.tasks:
@@ -250,7 +252,7 @@ class ManipulationExamples:
         utterances = (*self.contexts[row], int(self.responses[row]))
         return manipulate(utterances, foreign, rng, self.tasks, self.protocol, self.window)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         inputs = [self.selection(row) for row in rows]
         numbers: dict[str, list[int]] = {task: [] for task in self.tasks}  # of the task's inputs
         for row in rows[self.labels[rows] == 1]:

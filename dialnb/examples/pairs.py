@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.examples.batches import Batch
 from dialnb.tokens import Numbers, Tokens
@@ -83,13 +85,13 @@ class PairExamples:
     """
 
     tokens: Tokens
-    first: np.ndarray
-    second: np.ndarray
+    first: ndarray
+    second: ndarray
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         both = self.tokens[np.concatenate([self.first[rows], self.second[rows]])]
         return Batch(len(rows), {"pair": both})
 

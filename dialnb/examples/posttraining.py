@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
@@ -18,14 +20,14 @@ from dialnb.examples.manipulations import MARKS, MAX_LENGTH, Input, Layout, bare
 from dialnb.examples.masking import MaskedExamples, continuing_pieces
 from dialnb.tokens import Numbers, Tokens, joined
 
-Pieces = list[np.ndarray]
+Pieces = list[ndarray]
 
 
 @dataclass
 class WholeWordMasks(MaskedExamples):
     """BERT's whole-word masking: words are chosen until 15 % of a sequence's pieces, at most ``limit``, are masked."""
 
-    continues: np.ndarray | None = None  # which ids continue a word ("##ing")
+    continues: ndarray | None = None  # which ids continue a word ("##ing")
     limit: int = 70
 
     @classmethod
@@ -35,7 +37,7 @@ class WholeWordMasks(MaskedExamples):
         _spare_marks(masks, encoder)
         return masks
 
-    def choose(self, tokens: Tokens, rng: np.random.Generator) -> np.ndarray:
+    def choose(self, tokens: Tokens, rng: Generator) -> ndarray:
         chosen = []
         for start, ids in zip(tokens.offsets, tokens):
             places = np.flatnonzero(~np.isin(ids, list(self.special)))
@@ -58,21 +60,21 @@ class NextSentenceExamples:
 
     layout: Layout
     runs: list[Pieces]
-    dialogues: np.ndarray
+    dialogues: ndarray
     masks: WholeWordMasks
     short: float = 0.1
 
     def __len__(self) -> int:
         return len(self.runs)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         pairs = [self.pair(int(row), rng) for row in rows]
         inputs = [self.write(first, second, rng) for first, second, _ in pairs]
         masked, arrays = self.masks.mask(input_tokens(inputs), rng)
         arrays["next_label"] = np.array([label for *_, label in pairs], np.int64)
         return Batch(len(rows), {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"]), "nsp": len(rows)})
 
-    def pair(self, row: int, rng: np.random.Generator) -> tuple[Pieces, Pieces, int]:
+    def pair(self, row: int, rng: Generator) -> tuple[Pieces, Pieces, int]:
         """Two segments of a run, or the first and a segment of another dialogue."""
         run = self.runs[row]
         split = int(rng.integers(1, max(2, len(run))))
@@ -83,7 +85,7 @@ class NextSentenceExamples:
             other = int(rng.integers(len(self.runs)))
         return run[:split], self.runs[other][int(rng.integers(len(self.runs[other]))) :], 1
 
-    def write(self, first: Pieces, second: Pieces, rng: np.random.Generator) -> Input:
+    def write(self, first: Pieces, second: Pieces, rng: Generator) -> Input:
         """Both segments as one input, now and then a short one."""
         longest = self.layout.max_length
         if rng.random() < self.short:
@@ -93,7 +95,7 @@ class NextSentenceExamples:
 
 def dialogue_runs(
     encoder, groups: Iterable[SelectionGroup], max_length: int = MAX_LENGTH, cache=None
-) -> tuple[Layout, list[Pieces], np.ndarray]:
+) -> tuple[Layout, list[Pieces], ndarray]:
     """Runs of closed context utterances of at most ``max_length`` - 3 tokens, and the number of each one's dialogue."""
     contexts = dict.fromkeys(group.context for group in groups if any(group.labels))
     texts = Numbers()

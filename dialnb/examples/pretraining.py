@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.corpora import Conversation
 from dialnb.examples.batches import Batch
@@ -25,10 +27,10 @@ class Lessons:
     """The same texts in the word pieces of a teacher; those whose words the two count differently are not taught."""
 
     tokens: Tokens
-    continues: tuple[np.ndarray, np.ndarray]  # which ids go on with a word: of the pupil, of the teacher
-    taught: np.ndarray  # which texts
+    continues: tuple[ndarray, ndarray]  # which ids go on with a word: of the pupil, of the teacher
+    taught: ndarray  # which texts
 
-    def batch(self, read: Tokens, rows: np.ndarray) -> tuple[Tokens, dict[str, np.ndarray]]:
+    def batch(self, read: Tokens, rows: ndarray) -> tuple[Tokens, dict[str, ndarray]]:
         """What the teacher reads, and for every token of both the number of its word."""
         told = self.tokens[rows]
         arrays = {}
@@ -38,7 +40,7 @@ class Lessons:
         return told, arrays
 
 
-def words_of(ids: np.ndarray, continues: np.ndarray) -> np.ndarray:
+def words_of(ids: ndarray, continues: ndarray) -> ndarray:
     """The number of the word that each piece belongs to; special tokens are words of their own."""
     return np.cumsum(~continues[ids]) - 1
 
@@ -63,17 +65,17 @@ class DialogueExamples:
     """
 
     masks: MaskedExamples  # of the utterances
-    stream: np.ndarray  # [CLS] and [SEP], then the utterances of all dialogues, each closed by [SEP]
-    starts: np.ndarray  # where an utterance begins in the stream, and where the last one ends
-    ends: np.ndarray  # for every utterance, the one at which the next dialogue begins
-    visits: np.ndarray  # a row each: first and next-to-last utterance of the dialogue, the same of its corpus
+    stream: ndarray  # [CLS] and [SEP], then the utterances of all dialogues, each closed by [SEP]
+    starts: ndarray  # where an utterance begins in the stream, and where the last one ends
+    ends: ndarray  # for every utterance, the one at which the next dialogue begins
+    visits: ndarray  # a row each: first and next-to-last utterance of the dialogue, the same of its corpus
     max_length: int
     lessons: Lessons | None = None
 
     def __len__(self) -> int:
         return len(self.masks) + len(self.visits)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         alone, visits = rows[rows < len(self.masks)], rows[rows >= len(self.masks)] - len(self.masks)
         if self.lessons is not None:
             alone = alone[np.argsort(~self.lessons.taught[alone], kind="stable")]
@@ -88,7 +90,7 @@ class DialogueExamples:
             batch.counts["imitation"] = int(words["teacher_word"][-1]) + 1 if len(taught) else 0
         return batch
 
-    def segments(self, visits: np.ndarray, rng: np.random.Generator) -> tuple[Tokens, np.ndarray]:
+    def segments(self, visits: ndarray, rng: Generator) -> tuple[Tokens, ndarray]:
         """The inputs of these visits, and whether their second segments are random (1) or next (0)."""
         first, end, corpus, corpus_end = self.visits[visits].T
         draw = rng.random((6, len(visits)))
@@ -104,7 +106,7 @@ class DialogueExamples:
         last = np.minimum(second + size, self.ends[second])
         return self._lay(start, middle, second, last), random.astype(np.int64)
 
-    def _lay(self, start: np.ndarray, middle: np.ndarray, second: np.ndarray, last: np.ndarray) -> Tokens:
+    def _lay(self, start: ndarray, middle: ndarray, second: ndarray, last: ndarray) -> Tokens:
         """[CLS], the first segment, the second segment, [SEP], gathered from the stream."""
         room = self.max_length - 2
         before, after = self.starts[middle] - self.starts[start], self.starts[last] - 1 - self.starts[second]

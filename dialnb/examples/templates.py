@@ -17,6 +17,8 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.errors import DataError, UnknownName
@@ -220,12 +222,12 @@ class TemplateExamples:
 
     utterances: Tokens
     templates: Tokens
-    template_ids: np.ndarray
+    template_ids: ndarray
 
     def __len__(self) -> int:
         return len(self.template_ids)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         ids = self.template_ids[rows]
         utterances, templates = self.utterances[rows], self.templates[ids]
         views = Tokens.concatenate([utterances, utterances, templates, templates])

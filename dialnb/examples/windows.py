@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.errors import DataError, UnknownName
 from dialnb.examples.batches import Batch
@@ -21,7 +23,7 @@ from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
 WINDOWS = (1, 2, 3)
 RESPONSE_LENGTH = 64
 WHOLE = 1 << 20  # tokens: utterances are kept whole, since contexts are cut from the left and responses from the right
-WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+WEIGHTINGS: dict[str, Callable[[ndarray], ndarray]] = {
     "irf": lambda frequency: inverse_response_frequency(frequency).numpy(),
     "inverse square root": lambda frequency: 1 / np.sqrt(frequency),
 }
@@ -42,7 +44,7 @@ def response_frequencies(dialogues: Iterable[Sequence[str]]) -> Counter[str]:
     return Counter(response_key(text) for utterances in dialogues for text in utterances)
 
 
-def cumulative_share(frequencies: Counter[str]) -> np.ndarray:
+def cumulative_share(frequencies: Counter[str]) -> ndarray:
     """Share of the corpus covered by its 1, 2, 3, ... most frequent utterances (Figure 1).
 
     >>> cumulative_share(Counter({"yes": 3, "no": 1})).tolist()
@@ -68,23 +70,23 @@ class WindowExamples:
 
     tokens: Tokens
     affixes: tuple[int, int]  # how many special tokens begin and end every sequence
-    utterances: np.ndarray
-    places: np.ndarray
-    windows: np.ndarray
+    utterances: ndarray
+    places: ndarray
+    windows: ndarray
     longest: int  # what the encoder can read
-    extras: dict[str, np.ndarray]
-    groups: Sequence[np.ndarray]
+    extras: dict[str, ndarray]
+    groups: Sequence[ndarray]
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         places, windows = self.places[rows], self.windows[rows]
         pair = Tokens.concatenate([self.contexts(places, int(windows[0])), self.responses(places)])
         arrays = {name: values[places] for name, values in self.extras.items()}
         return Batch(len(rows), {"pair": pair}, arrays | {"window": windows})
 
-    def contexts(self, places: np.ndarray, window: int) -> Tokens:
+    def contexts(self, places: ndarray, window: int) -> Tokens:
         """The utterances before each place, a separator behind each, cut from the left to the window's length."""
         before, _ = self.affixes
         said = self.utterances[places[:, None] + np.arange(-window, 0)]
@@ -95,7 +97,7 @@ class WindowExamples:
         opening = np.zeros((len(places), 1), np.int64)  # the first sequence's first tokens are everybody's
         return self._join(np.hstack([opening, starts]), np.hstack([opening + before, lengths - cut]))
 
-    def responses(self, places: np.ndarray) -> Tokens:
+    def responses(self, places: ndarray) -> Tokens:
         """The utterance at each place, cut from the right."""
         _, after = self.affixes
         said = self.utterances[places]
@@ -103,7 +105,7 @@ class WindowExamples:
         starts = np.stack([self.tokens.offsets[said], self.tokens.offsets[said + 1] - after], 1)
         return self._join(starts, np.stack([bodies, np.full(len(said), after)], 1))
 
-    def _join(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
+    def _join(self, starts: ndarray, lengths: ndarray) -> Tokens:
         """One sequence per row, put together from stretches of the flat token ids, one per column."""
         return Tokens(self.tokens.ids[stretches(starts, lengths)], offsets_of(lengths.sum(1)))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dialnb.errors import DataError, Offline, UnknownName
@@ -105,18 +105,18 @@ class Encoder(nn.Module):
         ``truncate`` names the side that is cut."""
         return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
-    def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
+    def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
         batch = pack(tokens, self.device)
         return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
 
-    def states(self, batch: Packed, first_only: bool = False) -> torch.Tensor:
+    def states(self, batch: Packed, first_only: bool = False) -> Tensor:
         """As ``hidden``, for a batch that is packed already (BERT family only); or its first tokens' states only."""
         return packed_path.packed_forward(
             self.transformer, batch, self.dtype, self.attention_dropout, self.compiled, first_only
         )
 
-    def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> torch.Tensor:
+    def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
         order = torch.argsort(batch.rank).cpu().numpy()
         narrow = self.dtype in NARROW
@@ -133,7 +133,7 @@ class Encoder(nn.Module):
             rows.append(states[mask.bool()])
         return torch.cat(rows)
 
-    def pool(self, states: torch.Tensor, batch: Packed, pooling: str | None = None) -> torch.Tensor:
+    def pool(self, states: Tensor, batch: Packed, pooling: str | None = None) -> Tensor:
         """One vector per sequence, float32 or wider, in the caller's order.
 
         ``states`` are those of all tokens, or, enough for "cls" and "pooler", of the sequences' first tokens.
@@ -155,7 +155,7 @@ class Encoder(nn.Module):
             first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
         return first.float() if first.dtype in NARROW else first
 
-    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> torch.Tensor:
+    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
         tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
         if self.packed and (pooling or self.pooling) in ("cls", "pooler"):

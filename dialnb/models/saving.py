@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import torch as safetensors_torch
+from torch import Tensor
 
 from dialnb.errors import DataError
 from dialnb.files import check_writable, sha256
@@ -109,7 +110,7 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     seal(folder)
 
 
-def _stored(transformer, dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
+def _stored(transformer, dtype: torch.dtype | None) -> dict[str, Tensor]:
     """Every tensor once: tied ones are written under their first name."""
     tensors, seen = {}, set()
     for name, tensor in transformer.state_dict().items():
@@ -193,7 +194,7 @@ def check_seal(folder: Path) -> None:
             )
 
 
-def require_finite(tensors: Mapping[str, torch.Tensor], where: object) -> None:
+def require_finite(tensors: Mapping[str, Tensor], where: object) -> None:
     """Refuse weights that hold NaN or infinite values: every vector would be one."""
     bad = [name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
     if bad:

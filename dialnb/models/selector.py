@@ -57,9 +57,9 @@ class Selector(nn.Module):
         super().__init__()
         self.encoder = add_marks(encoder, seed)
         self.max_length = min(max_length, encoder.max_length)
-        self.heads = nn.ModuleDict(
-            {name: nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1)) for name in ("selection", *TASKS)}
-        )
+        self.heads = nn.ModuleDict()
+        for name in ("selection", *TASKS):
+            self.heads[name] = nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1))
         generator, bound = torch.Generator().manual_seed(seed), encoder.dim**-0.5
         for parameter in self.heads.parameters():  # nn.Linear's own distribution, from a generator of our own
             nn.init.uniform_(parameter, -bound, bound, generator=generator)

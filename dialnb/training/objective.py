@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb.examples.batches import Batch
+
+Tensors = dict[str, Tensor]
 
 
 class Objective(nn.Module):
@@ -21,13 +22,13 @@ class Objective(nn.Module):
 
     names: dict = {}  # noqa: RUF012 -- of an objective without a choice
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def embed(self, encoder, batch: Batch) -> Tensors:
         return {}
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         raise TypeError(f"{type(self).__name__} embeds but defines no loss")
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         return {}
 
     def describe(self) -> dict:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from inspect import signature
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb import losses
 from dialnb.errors import BadParameter, UnknownName
 from dialnb.examples.batches import Batch
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
 from dialnb.tokens import Packed
-from dialnb.training.objective import Objective
+from dialnb.training.objective import Objective, Tensors
 
 PAIR_LOSSES: dict[str, Callable] = {
     "hard_negative": losses.hard_negative_loss,
@@ -71,7 +71,7 @@ class PairObjective(Objective):
         self.pooling, self.options = pooling, options
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def embed(self, encoder, batch: Batch) -> Tensors:
         both = encoder.embed(batch.tokens["pair"], self.pooling)
         window = int(batch.arrays["window"][0]) if self.names["windows"] else 0
         first, second = self.heads[str(window)](both).split(batch.size)
@@ -82,7 +82,7 @@ class PairObjective(Objective):
             vectors["duplicate_ids"] = batch.tensor("duplicates", first.device)
         return vectors
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         more = dict(vectors)
         return PAIR_LOSSES[self.names["loss"]](more.pop("first"), more.pop("second"), **self.options, **more)
 
@@ -104,7 +104,7 @@ class TemplateObjective(Objective):
         self.head = tanh_head(dim)
         self.alignment = tanh_head(dim) if aligned else nn.Identity()
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def embed(self, encoder, batch: Batch) -> Tensors:
         u, u_plus, t, t_plus = self.head(encoder.embed(batch.tokens["views"], self.pooling)).split(batch.size)
         vectors = {"utterance": u, "utterance_plus": u_plus}
         vectors |= {"template": self.alignment(t), "template_plus": self.alignment(t_plus)}
@@ -112,11 +112,11 @@ class TemplateObjective(Objective):
             vectors["template_ids"] = batch.tensor("template_ids", u.device)
         return vectors
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         return losses.template_losses(**vectors, **self.options).total
 
 
-def _masked(batch: Batch, packed: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+def _masked(batch: Batch, packed: Packed) -> tuple[Tensor, Tensor]:
     """Where the masked word pieces lie in the packed batch, and which they were."""
     sequence, position, labels = (
         batch.tensor(f"masked_{name}", packed.ids.device) for name in ("sequence", "position", "label")
@@ -134,11 +134,11 @@ class MaskedLanguageModel(Objective):
         self.name = name
         self.head = WordHead(encoder.dim, *words.shape)
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         return self.read(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
 
-    def read(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
-        """The term, from hidden states that other terms may share."""
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
+        """The terms, which share the hidden states."""
         places, labels = _masked(batch, packed)
         if not len(labels):
             return {"mlm": states.sum() * 0.0}
@@ -156,15 +156,11 @@ class NextSentencePrediction(MaskedLanguageModel):
         super().__init__(encoder)
         self.next = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.Tanh(), nn.Linear(encoder.dim, 2))
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        return self.of_states(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
-
-    def of_states(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
-        """Both terms."""
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
         logits = self.next(encoder.pool(states, packed, "cls"))
         asked = batch.tensor("next_label", logits.device)
         next_sentence = losses.next_sentence_loss(logits, asked) if batch.counts["nsp"] else logits.sum() * 0.0
-        return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
+        return {**super().read(encoder, batch, states, packed), "nsp": next_sentence}
 
 
 class Imitation(NextSentencePrediction):
@@ -180,9 +176,8 @@ class Imitation(NextSentencePrediction):
         self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
         self.names = {"teacher": teacher.name, "weight": weight}
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        states, packed = encoder.hidden(batch.tokens[self.name])
-        terms = self.of_states(encoder, batch, states, packed)
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
+        terms = super().read(encoder, batch, states, packed)
         if not batch.counts["imitation"]:
             return terms | {"imitation": states.sum() * 0.0}
         teacher = self.teacher[0]
@@ -194,7 +189,7 @@ class Imitation(NextSentencePrediction):
         return terms | {"imitation": self.weight * nn.functional.mse_loss(mine, told)}
 
     @staticmethod
-    def _words(batch: Batch, who: str, states: torch.Tensor, packed: Packed) -> torch.Tensor:
+    def _words(batch: Batch, who: str, states: Tensor, packed: Packed) -> Tensor:
         """The mean state of every word."""
         word, lengths = (batch.tensor(f"{who}_{what}", states.device) for what in ("word", "length"))
         sequence = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
@@ -219,7 +214,7 @@ class ReplacedTokenDetection(Objective):
         self.word_head = WordHead(generator.dim, *words.shape)
         self.detector = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.GELU(), nn.Linear(encoder.dim, 1))
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         for name in ("dtype", "attention_dropout", "compiled"):
             setattr(self.generator, name, getattr(encoder, name))
         states, packed = self.generator.hidden(batch.tokens["masked"])

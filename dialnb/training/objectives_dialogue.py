@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb import losses
 from dialnb.errors import UnknownName
 from dialnb.examples.batches import Batch
 from dialnb.tokens import Packed
-from dialnb.training.objective import Objective
+from dialnb.training.objective import Objective, Tensors
 
 AGGREGATIONS = ("I1", "I2")
 
@@ -31,7 +31,7 @@ class ManipulationObjective(Objective):
         self.heads = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)})
         self.tasks, self.names = tuple(tasks), {"tasks": list(tasks)}
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         states, packed = encoder.hidden(batch.tokens["inputs"])
         first = encoder.pool(states, packed, "cls")[: batch.size]
         labels = batch.tensor("labels", states.device)
@@ -61,7 +61,7 @@ class MatchingGuidedObjective(Objective):
         self.temperature, self.names = temperature, {"aggregation": aggregation, "temperature": temperature}
         self.attention = _layers(dim, 1) if aggregation == "I1" else None
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         states, packed = encoder.hidden(batch.tokens["texts"])
         means = encoder.pool(states, packed, "mean")
         turns, candidates = (batch.tensor(name, states.device) for name in ("turns", "candidates"))
@@ -82,7 +82,7 @@ class SiameseObjective(Objective):
         super().__init__()
         self.matching = _layers(dim, dim)
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         vectors = encoder.embed(batch.tokens["texts"], "mean")
         turns, candidates = (batch.tensor(name, vectors.device) for name in ("turns", "candidates"))
         return {"matching": losses.siamese_matching_loss(self.matching(vectors[turns[:, 0]]), vectors[candidates])}
@@ -92,7 +92,7 @@ def _layers(dim: int, out: int) -> nn.Module:
     return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out))
 
 
-def _padded(states: torch.Tensor, packed: Packed, sequences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _padded(states: Tensor, packed: Packed, sequences: Tensor) -> tuple[Tensor, Tensor]:
     """Token vectors ``[..., n, d]`` and mask ``[..., n]`` of the given sequences of a packed batch."""
     lengths = packed.lengths[packed.rank[sequences]]
     positions = torch.arange(packed.max_length, device=states.device)
