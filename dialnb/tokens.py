@@ -7,12 +7,46 @@ sequences of equal length lie side by side (``groups``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+
+
+def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> np.ndarray:
+    """All numbers of ``parts`` in one row; of no parts an empty one."""
+    return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="unsafe")
+
+
+def offsets_of(lengths: Sequence[int]) -> np.ndarray:
+    """Where each of several sequences that lie one after the other begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)], dtype=np.int64, casting="unsafe")
+
+
+def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The places of a flat array that lie in the given stretches of it, stretch after stretch."""
+    starts, lengths = np.ravel(starts), np.ravel(lengths)
+    offsets = offsets_of(lengths)
+    return np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+
+
+class Numbers(dict[Hashable, int]):
+    """Distinct texts (or anything else), numbered in the order in which they are asked for.
+
+    >>> numbers = Numbers()
+    >>> numbers["yes"], numbers["no"], numbers["yes"], list(numbers)
+    (0, 1, 0, ['yes', 'no'])
+    """
+
+    def __missing__(self, text: Hashable) -> int:
+        self[text] = len(self)
+        return self[text]
+
+    def of(self, texts: Iterable[Hashable]) -> np.ndarray:
+        """The number of every text."""
+        return np.array([self[text] for text in texts], np.int64)
 
 
 @dataclass(frozen=True)
@@ -31,24 +65,19 @@ class Tokens(Sequence):
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int]], types: Iterable[Sequence[int]] | None = None) -> Tokens:
         rows = list(rows)
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.concatenate([np.asarray(row, np.int32) for row in rows]) if rows else np.zeros(0, np.int32)
-        kinds = (
-            None if types is None else np.concatenate([np.zeros(0, np.int8), *(np.asarray(t, np.int8) for t in types)])
-        )
-        return cls(flat, offsets, kinds)
+        segments = None if types is None else joined(types, np.int8)
+        return cls(joined(rows), offsets_of([len(row) for row in rows]), segments)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Tokens]) -> Tokens:
         """All sequences of ``parts``, in order."""
         if len(parts) == 1:
             return parts[0]
-        sizes = np.concatenate([[0], *[part.lengths for part in parts]])
         types = None
         if any(part.types is not None for part in parts):
-            types = np.concatenate([np.zeros(len(p.ids), np.int8) if p.types is None else p.types for p in parts])
-        return cls(np.concatenate([part.ids for part in parts]), np.cumsum(sizes, dtype=np.int64), types)
+            types = joined((np.zeros(len(p.ids)) if p.types is None else p.types for p in parts), np.int8)
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(joined(part.ids for part in parts), offsets_of(lengths), types)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -59,22 +88,14 @@ class Tokens(Sequence):
 
     def __getitem__(self, index):
         """One sequence (an array) for an integer, a new ``Tokens`` for a slice, a mask, or a list of positions."""
-        if isinstance(index, (int, np.integer)):
-            if not -len(self) <= index < len(self):
-                raise IndexError(index)
-            index = index % len(self)
-            return self.ids[self.offsets[index] : self.offsets[index + 1]]
-        if isinstance(index, slice) or np.asarray(index).dtype == bool:
-            index = np.arange(len(self))[index]
-        index = np.asarray(index, np.int64)
-        if len(index) and not -len(self) <= index.min() <= index.max() < len(self):
-            raise IndexError(f"a position among {index.min()} to {index.max()} is outside {len(self)} sequences")
-        index = np.where(index < 0, index + len(self), index)
-        starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
-        offsets = np.zeros(len(index) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        where = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Tokens(self.ids[where], offsets, None if self.types is None else self.types[where])
+        if isinstance(index, list) and not index:
+            index = slice(0)
+        starts, ends = self.offsets[:-1][index], self.offsets[1:][index]
+        if np.ndim(starts) == 0:
+            return self.ids[starts:ends]
+        where = stretches(starts, ends - starts)
+        types = None if self.types is None else self.types[where]
+        return Tokens(self.ids[where], offsets_of(ends - starts), types)
 
     @cached_property
     def layout(self) -> tuple[torch.Tensor, list[int], tuple[tuple[int, int], ...]]:
@@ -92,7 +113,7 @@ class Tokens(Sequence):
         columns = [packed.ids, positions, packed.lengths, rank]
         if packed.types is not None:
             columns.append(packed.types)
-        flat = torch.from_numpy(np.concatenate(columns, dtype=np.int64))
+        flat = torch.from_numpy(joined(columns, np.int64))
         values, counts = np.unique(packed.lengths, return_counts=True)
         groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
         return flat.pin_memory() if torch.cuda.is_available() else flat, [len(c) for c in columns], groups

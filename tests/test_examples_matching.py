@@ -69,8 +69,6 @@ def test_the_context_is_the_nearest_utterances_ties_towards_the_past(past, futur
     assert [f"p{i}" for i, side in by_distance if side == 0] == before
     assert [f"f{i}" for i, side in by_distance if side == 1] == after
     assert neighbours(group, turns, "past") == ([f"p{i}" for i in range(1, min(turns, past) + 1)], [])
-    both = neighbours(group, turns, per_side=True)
-    assert [len(side) for side in both] == [min(turns, past), min(turns, future)]
 
 
 def test_blank_neighbours_do_not_exist_and_unknown_sides_are_refused():

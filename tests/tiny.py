@@ -138,6 +138,10 @@ class Everything:
 class Pairs(PairObjective):
     """A pair objective for losses that take neither weights nor identifiers of duplicates."""
 
+    def describe(self) -> dict:
+        """The same for those that stumble on purpose, which go on from each other's checkpoints."""
+        return super().describe() | {"objective": "Pairs"}
+
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
         return {side: v for side, v in super().embed(encoder, batch).items() if side in ("first", "second")}
 

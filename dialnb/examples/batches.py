@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.tokens import Tokens
 
@@ -22,7 +24,7 @@ class Batch:
 
     size: int
     tokens: dict[str, Tokens] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: dict[str, ndarray] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
 
     def tensor(self, name: str, device: torch.device) -> torch.Tensor:
@@ -32,9 +34,9 @@ class Batch:
 class Examples(Protocol):
     """A dataset as the loop sees it. ``groups`` (optional) are disjoint index arrays that never share a batch."""
 
-    groups: Sequence[np.ndarray] | None
+    groups: Sequence[ndarray] | None
 
     def __len__(self) -> int: ...
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         """The batch of the given rows; everything random in it comes from ``rng``."""

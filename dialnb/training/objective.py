@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb.examples.batches import Batch
+
+Tensors = dict[str, Tensor]
 
 
 class Objective(nn.Module):
@@ -15,20 +16,24 @@ class Objective(nn.Module):
       processes and chunks, ``loss`` sees the whole batch;
     - averaged: ``terms`` gives mean losses over ``batch.counts[name]`` items; the loop weighs them by the counts of
       all processes and chunks, so that the sum is the mean over the whole batch.
+
+    ``names`` are what it was configured with.
     """
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    names: dict = {}  # noqa: RUF012 -- of an objective without a choice
+
+    def embed(self, encoder, batch: Batch) -> Tensors:
         return {}
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         raise TypeError(f"{type(self).__name__} embeds but defines no loss")
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         return {}
 
     def describe(self) -> dict:
         """Configuration for provenance."""
-        return {"objective": type(self).__name__}
+        return {"objective": type(self).__name__, **self.names}
 
 
 class Sum(Objective):

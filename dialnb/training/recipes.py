@@ -45,9 +45,8 @@ from dialnb.training.objectives_dialogue import (
     ManipulationObjective,
     MatchingGuidedObjective,
     SiameseObjective,
-    replaced_token_detection,
 )
-from dialnb.training.pretrain import language_rows
+from dialnb.training.pretrain import language_rows, replaced_token_detection
 from dialnb.training.settings import TrainingSettings
 
 Talks = Sequence[Sequence[str]]
