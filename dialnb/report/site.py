@@ -132,15 +132,20 @@ def _paper(group: Group, folder: Path) -> dict[str, Any]:
 
 
 def _compared(group: Group, table: Table) -> Comparison:
-    """A table beside ours: as it was kept with a record, if the paper's own cells are the same, else compared now."""
+    """A table next to ours: as kept with a record, if it has the cells that the paper prints, else compared now."""
+    cells = [
+        (row.labels["model"], column, value) for row in table.rows for column, value in zip(table.columns, row.values)
+    ]
     kept = group.record / "tables" / f"{table.id}.csv" if group.record else Path()
-    if not kept.is_file():
-        return compare_table(group.slug, table.id, group.results, group.not_run)
-    rows = pd.read_csv(kept, keep_default_na=False, na_values=[""], dtype={"published": object})
-    rows = rows.fillna({"note": ""}).assign(row=rows.index // len(table.columns))
-    printed = [value for row in table.rows for value in row.values]
-    rows["published"] = pd.Series(printed + [None] * (len(rows) - len(printed)), dtype=object)
-    return Comparison(group.slug, table, rows)
+    if kept.is_file():
+        texts = dict.fromkeys((*table.label_names, "column"), str)
+        rows = pd.read_csv(kept, keep_default_na=False, na_values=[""], dtype=texts).fillna({"note": ""})
+        named = zip(rows["model"], rows["column"], cells)
+        if len(rows) >= len(cells) and all((model, column) == cell[:2] for model, column, cell in named):
+            printed = [value for *_, value in cells] + [None] * (len(rows) - len(cells))
+            rows = rows.assign(row=rows.index // len(table.columns), published=pd.Series(printed, dtype=object))
+            return Comparison(group.slug, table, rows)
+    return compare_table(group.slug, table.id, group.results, group.not_run)
 
 
 def _table(compared: Comparison, files: Path) -> dict[str, Any]:
@@ -200,7 +205,7 @@ def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
     if not group.runs:
         return []
     described = list(group.folders[-1].glob("figures/*.json"))
-    described.sort(key=lambda path: [part.zfill(9) for part in re.split(r"(\d+)", path.stem)])
+    described.sort(key=lambda path: re.sub(r"\d+", lambda number: number[0].zfill(9), path.stem))
     pictures = project_root() / "figures" / group.slug if group.record else Path()
     return [_figure(path, files / "figures", pictures) for path in described]
 
