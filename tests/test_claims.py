@@ -684,7 +684,7 @@ def test_claims_that_a_papers_own_cells_contradict_count_as_no_fail(slug, contra
 
 @pytest.fixture(scope="module")
 def recorded(recorded_groups):
-    return {group.slug: group.judged.frame.set_index("id") for group in recorded_groups if group.runs}
+    return {group.slug: group.judge().frame.set_index("id") for group in recorded_groups if group.runs}
 
 
 def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_trainings(recorded):

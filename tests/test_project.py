@@ -122,7 +122,7 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run, recorded_groups)
     assert notebook.stat().st_size < 3_000_000 and '"image/png"' in notebook.read_text(encoding="utf-8")
     (group,) = [group for group in recorded_groups if run.parent in group.folders]
     told = {claim["id"]: claim["verdict"] for claim in json.loads((run.parent / "claims.json").read_text("utf-8"))}
-    judged = group.judged.frame
+    judged = group.judge().frame
     assert dict(zip(judged["id"], judged["verdict"])) == told, "the report judges as the run did"
     for path in run.parent.rglob("*.*"):
         if path.suffix in (".json", ".ipynb", ".csv", ".md", ".xz"):

@@ -88,7 +88,7 @@ def judge_again(folder: Path) -> None:
     from dialnb.report.gather import gather
 
     group = next(group for group in gather([folder]) if group.runs)
-    write_json(folder / "claims.json", group.judged.to_dict())
+    write_json(folder / "claims.json", group.judge().to_dict())
     for name in load_paper(group.slug).tables:
         if (stem := folder / "tables" / name).with_suffix(".csv").is_file():
             write_table(compare_table(group.slug, name, group.results, group.not_run), stem)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dialnb.data import load
 from dialnb.errors import UnknownName
@@ -20,6 +20,7 @@ from dialnb.studies.matching import CONTRAST, Matching, train_matching
 from dialnb.studies.selectors import FINE_TUNING, assemble, train_selector
 from dialnb.studies.templates import Filled, train_templates
 from dialnb.studies.training import Job, training
+from dialnb.training import TrainingSettings
 from dialnb.training.recipes import get_recipe
 
 RAW = "raw"
@@ -71,23 +72,46 @@ def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed:
 
 def jobs(raw: Encoder, size: Size, seed: int) -> Mapping[str, Job]:
     """The stages by method: the printed recipes with fewer and larger steps, and less memory."""
-    talk, steps = [load("bundled/dialogues")], {"max_steps": size.steps, "precision": "float32", "seed": seed}
-    dse = replace(get_recipe("DSE").settings, batch_size=32, learning_rate=4e-4, head_learning_rate=1e-2, **steps)
-    wmdc = replace(get_recipe("WMDC").settings, batch_size=24, learning_rate=5e-4, head_learning_rate=1e-2, **steps)
-    tadse = replace(get_recipe("TaDSE").settings, batch_size=16, learning_rate=2e-4, **steps)
-    matching = replace(CONTRAST, batch_size=8, learning_rate=5e-4, **steps)
-    manipulation = replace(FINE_TUNING, batch_size=4, learning_rate=4e-4, epochs=1, **steps)
-    snips = load("bundled/SNIPS", "slots")
-    few = Matching(negatives=4, dialogues=size.dialogues, max_length=32)
+
+    def shorter(printed: TrainingSettings, batch_size: int, learning_rate: float, **more: Any) -> TrainingSettings:
+        few = {"max_steps": size.steps, "precision": "float32", "seed": seed}
+        return replace(printed, batch_size=batch_size, learning_rate=learning_rate, **few, **more)
+
+    talk, heads = [load("bundled/dialogues")], {"head_learning_rate": 1e-2}
+    dse = shorter(get_recipe("DSE").settings, 32, 4e-4, **heads)
+    wmdc = shorter(get_recipe("WMDC").settings, 24, 5e-4, **heads)
+    matching = {
+        "encoder": raw,
+        "corpora": [load("bundled/SGD")],
+        "matching": Matching(negatives=4, dialogues=size.dialogues, max_length=32),
+        "settings": shorter(CONTRAST, 8, 5e-4),
+        "min_turns": 4,
+        "dev": (),
+    }
+    templates = {
+        "recipe": "TaDSE",
+        "encoder": raw,
+        "settings": shorter(get_recipe("TaDSE").settings, 16, 2e-4),
+        "options": {},
+        "sources": [Filled("SNIPS", load("bundled/SNIPS", "slots"), limit=size.dialogues)],
+    }
+    selector = {
+        "name": "UMS",
+        "encoder": raw,
+        "parts": [load("bundled/UbuntuIRC", "selection-10")],
+        "settings": shorter(FINE_TUNING, 4, 4e-4, epochs=1),
+        "tasks": TASKS,
+        "protocol": "paper",
+        "limit": size.dialogues,
+        "max_length": INPUT,
+        "dev": None,
+        "probe": None,
+        "seeds": (seed,),
+    }
     return {
         "DSE": training("DSE", raw, talk, dse, size.dialogues),
-        "DialogueCSE": (train_matching, {"encoder": raw, "corpora": [load("bundled/SGD")], "matching": few,
-                                         "settings": matching, "min_turns": 4, "dev": ()}),
-        "TaDSE": (train_templates, {"recipe": "TaDSE", "encoder": raw, "settings": tadse, "options": {},
-                                    "sources": [Filled("SNIPS", snips, limit=size.dialogues)]}),
+        "DialogueCSE": (train_matching, matching),
+        "TaDSE": (train_templates, templates),
         "WMDC": training("WMDC", raw, talk, wmdc, size.dialogues),
-        "UMS": (train_selector, {"name": "UMS", "encoder": raw, "parts": [load("bundled/UbuntuIRC", "selection-10")],
-                                 "settings": manipulation, "tasks": TASKS, "protocol": "paper",
-                                 "limit": size.dialogues, "max_length": INPUT, "dev": None, "probe": None,
-                                 "seeds": (seed,)}),
-    }  # fmt: skip
+        "UMS": (train_selector, selector),
+    }

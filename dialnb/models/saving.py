@@ -19,7 +19,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import check_writable, sha256
+from dialnb.files import sha256
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"

@@ -14,38 +14,28 @@ from dialnb.plots.style import PALETTE, STYLE, save
 from dialnb.plots.templates import template_clusters, template_losses, template_system
 from dialnb.plots.windows import frequency_share, window_pairs
 
-FIGURES = {
-    f"{draw.__module__}:{draw.__name__}": draw
-    for draw in (
-        *(architecture, critical_difference, frequency_share, grouped_bars, highlighted_panels, manipulations),
-        *(matching_matrices, pair_construction, projection_panels, rank_grid, scored_replies, scores_by_epoch, sweep),
-        *(template_clusters, template_losses, template_system, training_curves, uniformity_alignment, window_pairs),
-    )
-}
+_DRAWN = [
+    architecture,
+    critical_difference,
+    frequency_share,
+    grouped_bars,
+    highlighted_panels,
+    manipulations,
+    matching_matrices,
+    pair_construction,
+    projection_panels,
+    rank_grid,
+    scored_replies,
+    scores_by_epoch,
+    sweep,
+    template_clusters,
+    template_losses,
+    template_system,
+    training_curves,
+    uniformity_alignment,
+    window_pairs,
+]
+FIGURES = {f"{draw.__module__}:{draw.__name__}": draw for draw in _DRAWN}
 """The closed list of what a stored figure may be drawn again by."""
 
-__all__ = [
-    "FIGURES",
-    "PALETTE",
-    "STYLE",
-    "architecture",
-    "critical_difference",
-    "frequency_share",
-    "grouped_bars",
-    "highlighted_panels",
-    "manipulations",
-    "matching_matrices",
-    "pair_construction",
-    "projection_panels",
-    "rank_grid",
-    "save",
-    "scored_replies",
-    "scores_by_epoch",
-    "sweep",
-    "template_clusters",
-    "template_losses",
-    "template_system",
-    "training_curves",
-    "uniformity_alignment",
-    "window_pairs",
-]
+__all__ = ["FIGURES", "PALETTE", "STYLE", "save", *(draw.__name__ for draw in _DRAWN)]

@@ -31,7 +31,7 @@ from dialnb.examples.readings import Dialogues, Sessions, SpokenTemplates, thin
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import SHARED, Answer, Model, Task, job_of
-from dialnb.studies import dialoguecse, dse, tadse, tasks, ums, wmdc
+from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
 
 RAW, UMS = "raw", "UMS"
