@@ -24,9 +24,11 @@ from dialnb.data.corpora import Conversation
 from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Slot, Utterance
 from dialnb.evaluation.finetuning import FineTuning, fit_classifier
 from dialnb.examples.manipulations import TASKS
+from dialnb.examples.readings import Filled, Templates
 from dialnb.examples.templates import Augmentation
 from dialnb.models.encoder import load_encoder
-from dialnb.studies import matching, matrix_models, selectors, templates
+from dialnb.runs.grid import train_model
+from dialnb.studies import matching, matrix_models, selectors
 from dialnb.training import TrainingSettings, loop
 from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretrain
 from dialnb.training.recipes import RECIPES, train_recipe
@@ -87,13 +89,9 @@ def trainings(folder: Path) -> dict[str, Callable[[Path], tuple]]:
         return load_encoder(own.save(work / "encoder"), device="cpu"), None
 
     found = {name: partial(by_recipe, name) for name in RECIPES}
-    source = templates.Filled("SNIPS", slotted, k=2)
-    found |= {
-        f"{name}, in its study": partial(
-            by_study, templates.train_templates, recipe=name, encoder=encoder(), sources=[source], options={}
-        )
-        for name in ("TaDSE L_u", "TaDSE w/ MLP")
-    }
+    asked = {"data": Templates([Filled("SNIPS", slotted, k=2)]), "options": {}, "watch": None}
+    for name in ("TaDSE L_u", "TaDSE w/ MLP"):
+        found[f"{name}, in its study"] = partial(by_study, train_model, recipe=name, encoder=encoder(), **asked)
     found["stage one"] = partial(
         by_study, matching.adapt, encoder=encoder(), corpora=[talk], head_steps=2, limit=None, max_length=20
     )

@@ -13,12 +13,13 @@ from dialnb.data import load
 from dialnb.errors import UnknownName
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.manipulations import TASKS
+from dialnb.examples.readings import Filled, Templates
 from dialnb.files import say
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.runs.grid import train_model
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
 from dialnb.studies.matching import CONTRAST, Matching, train_matching
 from dialnb.studies.selectors import FINE_TUNING, assemble, train_selector
-from dialnb.studies.templates import Filled, train_templates
 from dialnb.studies.training import Job, training
 from dialnb.training.recipes import get_recipe
 
@@ -83,8 +84,8 @@ def jobs(raw: Encoder, size: Size, seed: int) -> Mapping[str, Job]:
         "DSE": training("DSE", raw, talk, dse, size.dialogues),
         "DialogueCSE": (train_matching, {"encoder": raw, "corpora": [load("bundled/SGD")], "matching": few,
                                          "settings": matching, "min_turns": 4, "dev": ()}),
-        "TaDSE": (train_templates, {"recipe": "TaDSE", "encoder": raw, "settings": tadse, "options": {},
-                                    "sources": [Filled("SNIPS", snips, limit=size.dialogues)]}),
+        "TaDSE": (train_model, {"recipe": "TaDSE", "encoder": raw, "settings": tadse, "options": {}, "watch": None,
+                                "data": Templates([Filled("SNIPS", snips, limit=size.dialogues)])}),
         "WMDC": training("WMDC", raw, talk, wmdc, size.dialogues),
         "UMS": (train_selector, {"name": "UMS", "encoder": raw, "parts": [load("bundled/UbuntuIRC", "selection-10")],
                                  "settings": manipulation, "tasks": TASKS, "protocol": "paper",

@@ -11,7 +11,7 @@ of entities that rules find in them, UMS its candidates of replies of other dial
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,20 +19,18 @@ import numpy as np
 import pandas as pd
 
 from dialnb.data import Dataset
-from dialnb.data.records import IntentUtterance, SelectionGroup
+from dialnb.data.records import SelectionGroup
 from dialnb.examples.manipulations import TASKS, manipulation_examples
-from dialnb.examples.recogniser import rules, with_entities
-from dialnb.examples.templates import Augmentation
+from dialnb.examples.readings import Dialogues, SpokenTemplates, Templates
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
-from dialnb.studies import dialoguecse, ums_models
+from dialnb.runs import grid
+from dialnb.studies import dialoguecse, tadse, ums_models
 from dialnb.studies.common import left_out, settings_for
 from dialnb.studies.matching import Matching, train_matching
 from dialnb.studies.selectors import kept
 from dialnb.studies.sentence_encoders import elsewhere
-from dialnb.studies.tadse_models import template_settings
-from dialnb.studies.templates import train_templates
-from dialnb.studies.training import Job, conversations, thin, training
+from dialnb.studies.training import Job, conversations, training
 from dialnb.studies.wmdc_sweeps import wmdc_settings
 from dialnb.training import TrainingResult, TrainingSettings, train
 from dialnb.training.objectives_dialogue import ManipulationObjective
@@ -57,9 +55,6 @@ WARM_UP = 10
 
 EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
-
-FILLS = 3
-"""Values that a slot of a template is filled with, one slot at a time: utterances of dialogues may name dozens."""
 
 CLS = ("SimCSE-unsup", "TaDSE")
 """Methods whose authors read [CLS] in every test."""
@@ -89,7 +84,8 @@ def settings_of(run, method: str, encoder: Encoder) -> TrainingSettings:
         case "wmdc":
             return scaled(wmdc_settings(s, recipe=method), **batch)
         case "tadse":
-            return template_settings(s, method, False, **batch)
+            made = tadse.model(method, s, Templates([]))
+            return scaled(made.printed, seed=s["seed"], **dict(made.settings) | batch)
         case "dialoguecse":
             return dialoguecse.contrast_settings(other, encoder, run.settings.seed)
         case _:
@@ -108,7 +104,9 @@ def job(
     given = {"encoder": encoder, "corpora": list(corpora), "settings": settings}
     match method:
         case "TaDSE":
-            return train_on_templates, given | {"limit": limit, "most": run.settings.templates}
+            spoken = SpokenTemplates(Dialogues(list(corpora), limit), run.settings.templates)
+            inputs = {"recipe": "TaDSE", "encoder": encoder, "data": spoken, "settings": settings}
+            return grid.train_model, inputs | {"options": {}, "watch": None}
         case "DialogueCSE":
             enough = max(PILOT_DIALOGUES, steps * settings.batch_size // 4)  # a dialogue gives four groups or more
             matching = Matching("DialogueCSE I2", dialogues=min(limit or enough, enough))
@@ -171,28 +169,6 @@ def tokens_a_second(run, method: str, encoder: Encoder, corpora: Sequence[Datase
         settings = replace(whole, max_steps=steps)
         found = run.stage(f"{name} {method}", function, **given | {"settings": settings})
     return found["training"].tokens_per_second
-
-
-@dataclass(frozen=True)
-class SpokenTemplates:
-    """Distinct utterances of dialogues with the entities that rules find in them, as a source of templates."""
-
-    corpora: Sequence[Dataset]
-    limit: int | None
-    most: int | None
-
-    def augmentation(self) -> Augmentation:
-        said = dict.fromkeys(text for c in conversations(self.corpora, self.limit) for text in c.utterances)
-        rows = [IntentUtterance(text, "") for text in thin(list(said), self.most)]
-        return Augmentation(with_entities(rows, rules), FILLS, fill="one_at_a_time")
-
-
-def train_on_templates(
-    encoder: Encoder, corpora: list[Dataset], settings: TrainingSettings, limit: int | None, most: int | None,
-    folder: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """TaDSE on the utterances of dialogues, ``most`` of them."""
-    return train_templates("TaDSE", encoder, [SpokenTemplates(corpora, limit, most)], settings, {}, folder)
 
 
 def reply_lists(dialogues: Sequence[Sequence[str]], seed: int = 24) -> list[SelectionGroup]:

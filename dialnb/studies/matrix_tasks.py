@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 
+from dialnb.claims.papers import project_root
 from dialnb.data import Dataset, load
 from dialnb.data.records import RetrievalQuery
 from dialnb.errors import Offline
@@ -21,14 +23,14 @@ from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import choose_datasets
 from dialnb.studies import tasks
 from dialnb.studies.common import Task, find
 from dialnb.studies.matching import thinned
 from dialnb.studies.matching_data import REBUILT, rebuilt
 from dialnb.studies.selectors import Heads, answer
 from dialnb.studies.spaces import geometry_of
-from dialnb.studies.tadse_models import DATASETS, intent_data
-from dialnb.studies.templates import majority_of, neighbours_of
+from dialnb.studies.tadse import majority_of, neighbours_of
 from dialnb.studies.training import thin
 
 GROUPS = 10
@@ -53,7 +55,8 @@ def within_reach(*sets: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def neighbour_data(data: str) -> dict[str, Dataset]:
     """The datasets of TaDSE."""
-    return within_reach(*(lambda name=name: {name: intent_data(name, data)} for name in DATASETS))
+    path = project_root() / "papers" / "tadse" / "data.yaml"
+    return choose_datasets(yaml.safe_load(path.read_text(encoding="utf-8"))["intents"], data)[0]
 
 
 def inference_data(data: str) -> dict[str, Dataset]:
@@ -96,14 +99,14 @@ def neighbours_in_groups(
     encoder: Encoder, records: Dataset, dataset: str, limit: int | None, references: int | None
 ) -> pd.DataFrame:
     """TaDSE's test: the intent of the nearest training utterance."""
-    return by_group(neighbours_of(encoder, records, dataset, encoder.pooling, (1,), limit, references)["items"])
+    return by_group(neighbours_of(encoder, records, dataset, limit, references)["items"])
 
 
 def majority_in_groups(
     encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
 ) -> pd.DataFrame:
     """The floor of TaDSE's test: the most frequent intent, whatever is said."""
-    return by_group(majority_of(encoder, records, dataset, limit=limit, references=references)["items"])
+    return by_group(majority_of(encoder, records, dataset, limit, references)["items"])
 
 
 def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import common, dialoguecse, tadse_data, tadse_models, wmdc
+from dialnb.studies import common, dialoguecse, matrix_tasks, tadse, wmdc
 from dialnb.studies.common import settings_for
 from dialnb.studies.matching import Matching
 from dialnb.studies.matching_data import families
@@ -53,10 +54,9 @@ def sentence_steps(run, raw: Encoder) -> tuple[list[Step], dict[str, str]]:
 
 
 def _templates(other) -> Step:
-    s, sets = other.settings, tadse_data.data(other)
-    spec = tadse_models.specifications(s, tuple(sets))["TaDSE"]
-    start = ("sentences", "SimCSE-unsup")
-    return Step("train TaDSE", start, lambda simcse: tadse_models.job(s, spec, {"SimCSE": simcse}, sets))
+    s, every = other.settings, matrix_tasks.neighbour_data(other.settings.data)
+    made = tadse.model("TaDSE", s, tadse.filled({name: every[name] for name in every if name in s.datasets}, s))
+    return Step("train TaDSE", ("sentences", "SimCSE-unsup"), lambda simcse: job_of(s, made, simcse, s.seed))
 
 
 def _matching(other, raw: Encoder) -> list[Step]:
