@@ -385,9 +385,10 @@ def stand_in(dataset: str, records: Dataset) -> str:
 
 def count_data(run, sets: Mapping[str, Dataset]) -> None:
     """T1, T2, T7 to T12: our counts, of all datasets that can be had."""
-    jobs = {name: (statistics_of, {"source": filled({name: records}, {"utterances": None}).sources[0]})
-            for name, records in sets.items()}  # fmt: skip
-    counted = run.stage_each({f"count {name}": job for name, job in jobs.items()})
+    jobs = {}
+    for name, records in sets.items():
+        jobs[f"count {name}"] = statistics_of, {"source": Filled(name, records, entities=entities())}
+    counted = run.stage_each(jobs)
     rows, whole = [], Counter()
     for name, records in sets.items():
         found, substitute = counted[f"count {name}"], stand_in(name, records)
