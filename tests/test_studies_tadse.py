@@ -143,7 +143,10 @@ def test_training_hands_out_the_layers_that_compression_needs(records, tmp_path,
     made = train_model(recipe, encoder, Templates([Filled("MASSIVE", records)]), settings, {}, None, tmp_path)
     wanted = {"TaDSE": {"head"}, "TaDSE w/ MLP": {"head", "alignment"}, "TaDSE L_u": set()}[recipe]
     assert set(made.get("layers", {})) == wanted and made["training"].steps == 2
-    assert set(tadse.plane_of(encoder, records, 0.5, "tsne", 12, 1, made.get("layers"))["label"]) == {"find", "greet"}
+    for name, layer in made.get("layers", {}).items():
+        ones = torch.ones(2, encoder.dim)
+        wanted = torch.tanh(torch.nn.functional.linear(ones, layer["weight"], layer["bias"])).numpy()
+        assert np.allclose(Compressed(encoder, made["layers"])._through(name, ones.numpy()), wanted, atol=1e-6)
 
 
 def test_long_training_is_scored_after_every_epoch(records, tmp_path, monkeypatch):
