@@ -19,6 +19,7 @@ from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.errors import DataError
+from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
@@ -26,9 +27,7 @@ from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
 from dialnb.studies.matrix_guide import advice, picks
 from dialnb.studies.matrix_models import (
-    FILLS,
     PAPERS,
-    SpokenTemplates,
     cost,
     job,
     reply_lists,
@@ -162,7 +161,7 @@ def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
 
 
 def test_templates_come_from_the_dialogues_alone():
-    made = SpokenTemplates([load("bundled/dialogues")[:40]], None, 200).augmentation()
+    (made,) = SpokenTemplates(Dialogues([load("bundled/dialogues")[:40]]), 200).read()
     assert len(made.templates) == 200 and any("{" in text for text in made.templates)
     assert made.counts.max() <= 1 + FILLS * max(text.count("{") for text in made.templates)  # no product over slots
 

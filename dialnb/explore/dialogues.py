@@ -25,8 +25,8 @@ from dialnb.explore.methods import Methods
 from dialnb.explore.panel import BEST, Control, Panel, table
 from dialnb.explore.sentences import lines_of
 from dialnb.losses import inverse_response_frequency
-from dialnb.studies.training import thin
-from dialnb.studies.ums_figures import drawn
+from dialnb.examples.readings import thin
+from dialnb.studies.ums import drawn
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")
 SHOWN = 8  # utterances in a drawing

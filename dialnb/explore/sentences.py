@@ -20,7 +20,7 @@ from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, nearest, norma
 from dialnb.explore.maps import OWN, SpaceMap
 from dialnb.explore.methods import RAW, Methods, size_of
 from dialnb.explore.panel import Control, Panel, table
-from dialnb.studies.training import thin
+from dialnb.examples.readings import thin
 
 SHARED_INTENTS = Path(__file__).with_name("intents.yaml")
 COLOURS = ("intent", "corpus", "method")

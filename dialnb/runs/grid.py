@@ -52,8 +52,8 @@ SHARED = ("batch_size", "max_steps", "precision", "chunk")
 class Watch:
     """What is looked at after every epoch of a training (or every ``evaluate_every`` steps of it).
 
-    ``evaluate(model, **inputs)`` gives tidy rows, which are kept; with ``best``, a metric among them, the model comes
-    back as it was when that was highest. ``keep`` keeps the encoder of every epoch.
+    ``evaluate(model, **inputs)`` gives tidy rows, as the function of a task does, and they are kept; with ``best``, a
+    metric among them, the model comes back as it was when that was highest. ``keep`` keeps the encoder of every epoch.
     """
 
     evaluate: Callable[..., pd.DataFrame] | None = None
@@ -138,7 +138,8 @@ class Trained(Mapping):
             if facts is None or isinstance(model.recipe, PretrainingRecipe):
                 continue
             last = facts.curve.iloc[-1]
-            steps = max(facts.steps, round(model.printed.epochs * last["step"] / last["epoch"]))
+            epochs = max(model.printed.epochs, model.settings.get("epochs") or 0)
+            steps = max(facts.steps, round(epochs * last["step"] / last["epoch"]))
             seconds = facts.seconds / max(1, facts.steps - facts.resumed_at)
             took = {"model": name, "steps": facts.steps, "minutes": facts.seconds / 60}
             took |= {"GPU memory (GB)": facts.peak_memory_gb, "printed steps": steps}
@@ -158,6 +159,16 @@ class Trained(Mapping):
             if "curve" in first:
                 parts.append(first["curve"].assign(model=name))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"model": []})
+
+    @property
+    def watched(self) -> pd.DataFrame:
+        """What was seen after every epoch, with the column ``epoch`` and the labels of each model."""
+        parts = []
+        for (name, seed), result in self.results.items():
+            if "watched" in result:
+                labels = {"model": name, "train_seed": seed} | dict(self.models[name].labels)
+                parts.append(result["watched"].assign(**labels))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"value": []})
 
 
 def model_of(result: Mapping[str, Any]) -> Encoder | Selector:
@@ -206,7 +217,8 @@ def _look(watch: Watch, folder: Path, epoch: int, model: Encoder | Selector) -> 
         return
     path = folder / "watched.json"
     before = [row for row in read_json(path) or [] if row["epoch"] < epoch]
-    rows = watch.evaluate(model, **watch.inputs).assign(epoch=epoch)
+    seen = watch.evaluate(model, **watch.inputs)
+    rows = (seen["rows"] if isinstance(seen, dict) else seen).assign(epoch=epoch)
     if watch.best:
         value = rows.loc[rows["metric"] == watch.best, "value"].fillna(-100.0).max()
         if all(value > row["value"] for row in before if row["metric"] == watch.best):
@@ -255,7 +267,7 @@ class Task:
     - ``table``: where its rows go; ``name``: how its stages are called (by default the function);
     - ``data``: datasets by name, or what `papers/<slug>/data.yaml` calls them;
     - ``settings``: parameters of the profile that the function takes, or values by name;
-    - ``only``: the models that are asked (default: all);
+    - ``only``: the models that are asked (default: all), or these with the labels of their rows;
     - ``floors``: what is reached without training, each with the function that asks it (None: the task's own).
     """
 
@@ -264,7 +276,7 @@ class Task:
     data: str | Mapping[str, Dataset]
     settings: Sequence[str] | Mapping[str, Any] = ()
     name: str = ""
-    only: Sequence[str] = ()
+    only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
     floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
@@ -277,6 +289,15 @@ class Task:
         if isinstance(self.settings, Mapping):
             return dict(self.settings)
         return {name: settings[name] for name in self.settings}
+
+    def labels_of(self, name: str, model: Model | None) -> dict[str, Any]:
+        """Further columns of the rows of a model, or of a floor (None)."""
+        labels = {"model": name} | ({"table": self.table} if self.table else {}) | dict(self.labels)
+        if model is not None:
+            labels |= model.labels
+        if isinstance(self.only, Mapping):
+            labels |= self.only.get(name, {})
+        return labels
 
 
 @dataclass(frozen=True)
@@ -516,12 +537,10 @@ def answers(run: Run, trained: Trained, tasks: Iterable[Task], floors: Encoder |
         jobs |= floor_questions(run, tasks, floors)
     given = []
     for question, answer in run.stage_each(jobs).items():
-        model = trained.models.get(question.model)
-        labels = {"model": question.model} | ({"table": question.table} if question.table else {})
-        labels |= dict(question.task.labels) | (dict(model.labels) if model else {})
+        labels = question.task.labels_of(question.model, trained.models.get(question.model))
         more = answer if isinstance(answer, dict) else {"rows": answer}
         if "items" in more and question.table:
-            run.add_items(more["items"], model=labels["model"], table=question.table, train_seed=question.seed)
+            run.add_items(more["items"], **labels, train_seed=question.seed)
         rows = more["rows"]
         rows = rows.assign(**{name: value for name, value in labels.items() if name not in rows})
         given.append(Answer(question, rows, more))

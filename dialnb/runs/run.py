@@ -258,17 +258,21 @@ class Run:
             self.note_absent(reason, task.table, dataset=dataset)
         return found
 
-    def data(self, name: str) -> dict[str, Dataset]:
-        """What `papers/<slug>/data.yaml` calls ``name``, at the level of data of the run."""
-        return self._named_data(name)[0]
+    def data(self, name: str, slug: str = "") -> dict[str, Dataset]:
+        """What `papers/<slug>/data.yaml` calls ``name``, at the level of data of the run (also of another paper)."""
+        return self._named_data(name, slug)[0]
 
-    def _named_data(self, name: str) -> tuple[dict[str, Dataset], dict[str, str]]:
+    def lacking(self, name: str) -> dict[str, str]:
+        """What cannot be had of the datasets that `papers/<slug>/data.yaml` calls ``name``, with the reasons."""
+        return self._named_data(name)[1]
+
+    def _named_data(self, name: str, slug: str = "") -> tuple[dict[str, Dataset], dict[str, str]]:
         from dialnb.runs.grid import choose_datasets
 
-        path = self.root / "papers" / self.slug / "data.yaml"
+        path = self.root / "papers" / (slug or self.slug) / "data.yaml"
         known = yaml.safe_load(path.read_text(encoding="utf-8"))
         if name not in known:
-            raise UnknownName(f"data in {path.name} of {self.slug}", name, known)
+            raise UnknownName(f"data in {path.name} of {slug or self.slug}", name, known)
         return choose_datasets(known[name], self.settings["data"])
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -300,9 +304,9 @@ class Run:
         import pandas as pd
 
         labels = {"train_seed": self.settings["seed"]} | labels
-        self.items = pd.concat([self.items, rows.assign(**labels)], ignore_index=True).drop_duplicates(
-            [name for name in (*rows.columns, *labels) if name != "value"], keep="last", ignore_index=True
-        )
+        joined = pd.concat([self.items, rows.assign(**labels)], ignore_index=True)
+        identity = [name for name in joined if name != "value"]
+        self.items = joined.drop_duplicates(identity, keep="last", ignore_index=True)
         return self
 
     def not_run(self, table: str, *, reason: str, **labels: str) -> Run:
@@ -315,15 +319,16 @@ class Run:
         """The tidy rows of one table so far."""
         return self.results[self.results["table"] == table] if "table" in self.results else self.results
 
-    def summary(self, table: str, index: list[str], columns: list[str], digits: int = 2, **where: Any) -> pd.DataFrame:
-        """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print."""
-        import pandas as pd
-
+    def summary(
+        self, table: str, index: list[str], columns: list[str], digits: int = 2, **where: Any
+    ) -> pd.DataFrame | Sentence:
+        """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print; without
+        rows, the sentence that says why."""
         from dialnb.claims.papers import select
 
         rows = select(self.rows(table), where)
         if rows.empty:
-            return pd.DataFrame()
+            return Sentence(f"Not part of this run: {self.left_out()}.")
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(digits)
 

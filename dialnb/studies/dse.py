@@ -19,7 +19,7 @@ from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import Model, Task, Watch, agreement
+from dialnb.runs.grid import SHARED, Model, Task, Watch, agreement
 from dialnb.studies import tasks
 
 CHECKPOINTS = {
@@ -66,9 +66,9 @@ def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: An
     Every epoch of DSE and DSE-dropout is kept for Figure 3, and of DSE-dropout the first is reported, as in the paper.
     SimCSE comes back as it was when it agreed best with the development pairs of STS-B.
     """
-    settings: dict[str, Any] = {}
+    settings = {name: s[name] for name in SHARED if name in s}
     if recipe.startswith("DSE"):
-        settings = {name: s[name] for name in ("learning_rate", "head_learning_rate", "epochs")}
+        settings |= {name: s[name] for name in ("learning_rate", "head_learning_rate", "epochs")}
     if recipe == "DSE-dropout":
         settings["epochs"] = s["dropout_epochs"]
     given: dict[str, Any] = {"settings": settings}
