@@ -26,7 +26,7 @@ from dialnb.evaluation.finetuning import FineTuning, fit_classifier
 from dialnb.examples.manipulations import TASKS
 from dialnb.examples.templates import Augmentation
 from dialnb.models.encoder import load_encoder
-from dialnb.studies import matching, matrix_models, selectors, templates
+from dialnb.studies import matrix_models, selectors, templates
 from dialnb.training import TrainingSettings, loop
 from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretrain
 from dialnb.training.recipes import RECIPES, train_recipe
@@ -94,12 +94,6 @@ def trainings(folder: Path) -> dict[str, Callable[[Path], tuple]]:
         )
         for name in ("TaDSE L_u", "TaDSE w/ MLP")
     }
-    found["stage one"] = partial(
-        by_study, matching.adapt, encoder=encoder(), corpora=[talk], head_steps=2, limit=None, max_length=20
-    )
-    for model in matching.MODELS:
-        chosen = {"corpora": [talk], "matching": matching.Matching(model, negatives=2), "min_turns": 3, "dev": ()}
-        found[model] = partial(by_study, matching.train_matching, encoder=encoder(), **chosen)
     asked = {"parts": [replies], "limit": None, "max_length": 40}
     for kind, family in (("BERT", "bert"), ("ELECTRA", "electra")):
         found[f"{kind}+"] = partial(by_study, selectors.post_train, encoder=encoder(family), kind=kind, **asked)

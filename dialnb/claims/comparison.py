@@ -177,7 +177,8 @@ class _Comparer:
         """ran, substitute, constant or not run, and the sentence that goes with it."""
         if found.seeds:
             return (SUBSTITUTE, "; ".join(found.stand_ins)) if found.stand_ins else (RAN, "")
-        rules = [rule for rule in self.spec.get("rows", ()) if _meets(labels, rule["if"])]
+        cell = {**labels, "column": column}
+        rules = [rule for rule in self.spec.get("rows", ()) if _meets(cell, rule["if"])]
         for rule in rules:
             if "constant" in rule:
                 return CONSTANT, rule["constant"]

@@ -486,8 +486,11 @@ def _why_not(claim: Claim, lacking: str, not_run: list[Mapping[str, str]]) -> st
     sides.append(claim.published or {})
     models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
     tables = np.atleast_1d((claim.published or claim.rows).get("table", [])).tolist()
+    general = []
     for entry in not_run:
-        if entry.get("model") in models and (not tables or entry.get("table") in (None, "", *tables)):
+        if entry.get("model") in models and (not tables or entry.get("table") in tables):
             return f"{entry['model']}: {entry['reason']}"
+        if entry.get("model") in models and not entry.get("table"):
+            general.append(f"{entry['model']}: {entry['reason']}")
     whole = [entry for entry in not_run if not entry.get("model") and not entry.get("column")]
-    return next((entry["reason"] for entry in whole if entry.get("table") in tables), lacking)
+    return next((entry["reason"] for entry in whole if entry.get("table") in tables), (general or [lacking])[0])

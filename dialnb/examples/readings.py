@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, utterances_of
+from dialnb.data.corpora import Conversation, sentences_of, utterances_of
 from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup
+from dialnb.errors import Offline
 from dialnb.examples.matching import sessions
 from dialnb.examples.pairs import tail_quirk
 from dialnb.examples.recogniser import rules, spacy_entities, with_entities
@@ -43,6 +44,16 @@ def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
         return list(items)
     chosen = np.random.default_rng(seed).choice(len(items), limit, replace=False)
     return [items[i] for i in np.sort(chosen)]
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Data that cannot be had: a model that would read them is left out for this reason."""
+
+    reason: str
+
+    def read(self) -> Sequence[Any]:
+        raise Offline(self.reason)
 
 
 # --- dialogues --------------------------------------------------------------------------------------------------------
@@ -87,6 +98,22 @@ class Dialogues:
         if self.tail and said:
             return tuple(tail_quirk(said, record.utterances[0].speaker == "system"))
         return said
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """All sentences of every record, whatever its kind; those of dialogues answer each other."""
+
+    corpora: Sequence[Dataset]
+
+    def read(self) -> list[Conversation]:
+        found = []
+        for part in self.corpora:
+            paired = part.table.kind == "Dialogue"
+            for record in part:
+                if said := sentences_of(record):
+                    found.append(Conversation(part.name, said, paired))
+        return found
 
 
 @dataclass(frozen=True)

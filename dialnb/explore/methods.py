@@ -13,10 +13,11 @@ from dialnb.data import load
 from dialnb.errors import UnknownName
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.manipulations import TASKS
+from dialnb.examples.readings import Sessions
 from dialnb.files import say
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.runs.grid import train_model
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
-from dialnb.studies.matching import CONTRAST, Matching, train_matching
 from dialnb.studies.selectors import FINE_TUNING, assemble, train_selector
 from dialnb.studies.templates import Filled, train_templates
 from dialnb.studies.training import Job, training
@@ -75,14 +76,14 @@ def jobs(raw: Encoder, size: Size, seed: int) -> Mapping[str, Job]:
     dse = replace(get_recipe("DSE").settings, batch_size=32, learning_rate=4e-4, head_learning_rate=1e-2, **steps)
     wmdc = replace(get_recipe("WMDC").settings, batch_size=24, learning_rate=5e-4, head_learning_rate=1e-2, **steps)
     tadse = replace(get_recipe("TaDSE").settings, batch_size=16, learning_rate=2e-4, **steps)
-    matching = replace(CONTRAST, batch_size=8, learning_rate=5e-4, **steps)
+    matching = replace(get_recipe("DialogueCSE").settings, batch_size=8, learning_rate=5e-4, **steps)
     manipulation = replace(FINE_TUNING, batch_size=4, learning_rate=4e-4, epochs=1, **steps)
     snips = load("bundled/SNIPS", "slots")
-    few = Matching(negatives=4, dialogues=size.dialogues, max_length=32)
+    turns = Sessions([load("bundled/SGD")], 4, size.dialogues)
     return {
         "DSE": training("DSE", raw, talk, dse, size.dialogues),
-        "DialogueCSE": (train_matching, {"encoder": raw, "corpora": [load("bundled/SGD")], "matching": few,
-                                         "settings": matching, "min_turns": 4, "dev": ()}),
+        "DialogueCSE": (train_model, {"recipe": "DialogueCSE I2", "encoder": raw, "data": turns, "settings": matching,
+                                      "options": {"negatives": 4, "max_length": 32}, "watch": None}),
         "TaDSE": (train_templates, {"recipe": "TaDSE", "encoder": raw, "settings": tadse, "options": {},
                                     "sources": [Filled("SNIPS", snips, limit=size.dialogues)]}),
         "WMDC": training("WMDC", raw, talk, wmdc, size.dialogues),

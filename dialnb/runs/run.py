@@ -251,17 +251,21 @@ class Run:
             self.note_absent(reason, task.table, dataset=dataset)
         return found
 
-    def data(self, name: str) -> dict[str, Dataset]:
-        """What `papers/<slug>/data.yaml` calls ``name``, at the level of data of the run."""
-        return self._named_data(name)[0]
+    def data(self, name: str, slug: str = "") -> dict[str, Dataset]:
+        """What `papers/<slug>/data.yaml` (of this paper, or another) calls ``name``, at the run's level of data."""
+        return self._named_data(name, slug)[0]
 
-    def _named_data(self, name: str) -> tuple[dict[str, Dataset], dict[str, str]]:
+    def lacking(self, name: str, slug: str = "") -> dict[str, str]:
+        """Why some of these data cannot be had, by dataset."""
+        return self._named_data(name, slug)[1]
+
+    def _named_data(self, name: str, slug: str = "") -> tuple[dict[str, Dataset], dict[str, str]]:
         from dialnb.runs.grid import choose_datasets
 
-        path = self.root / "papers" / self.slug / "data.yaml"
+        path = self.root / "papers" / (slug or self.slug) / "data.yaml"
         known = yaml.safe_load(path.read_text(encoding="utf-8"))
         if name not in known:
-            raise UnknownName(f"data in {path.name} of {self.slug}", name, known)
+            raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
         return choose_datasets(known[name], self.settings["data"])
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -308,15 +312,17 @@ class Run:
         """The tidy rows of one table so far."""
         return self.results[self.results["table"] == table] if "table" in self.results else self.results
 
-    def summary(self, table: str, index: list[str], columns: list[str], **where: Any) -> pd.DataFrame:
-        """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print."""
+    def summary(self, table: str, index: list[str], columns: list[str], **where: Any) -> pd.DataFrame | Sentence:
+        """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print; or the
+        reason why there are none."""
         import pandas as pd
 
         from dialnb.claims.papers import select
 
         rows = select(self.rows(table), where)
         if rows.empty:
-            return pd.DataFrame()
+            reasons = [entry["reason"] for entry in self.missing if entry["table"] == table]
+            return Sentence(f"Not run: {reasons[0]}.") if reasons else pd.DataFrame()
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(2)
 

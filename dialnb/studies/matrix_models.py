@@ -21,13 +21,14 @@ import pandas as pd
 from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance, SelectionGroup
 from dialnb.examples.manipulations import TASKS, manipulation_examples
+from dialnb.examples.readings import Sentences, Sessions
 from dialnb.examples.recogniser import rules, with_entities
 from dialnb.examples.templates import Augmentation
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
+from dialnb.runs.grid import job_of, train_model
 from dialnb.studies import dialoguecse, ums_models
 from dialnb.studies.common import left_out, settings_for
-from dialnb.studies.matching import Matching, train_matching
 from dialnb.studies.selectors import kept
 from dialnb.studies.sentence_encoders import elsewhere
 from dialnb.studies.tadse_models import template_settings
@@ -91,7 +92,8 @@ def settings_of(run, method: str, encoder: Encoder) -> TrainingSettings:
         case "tadse":
             return template_settings(s, method, False, **batch)
         case "dialoguecse":
-            return dialoguecse.contrast_settings(other, encoder, run.settings.seed)
+            model = dialoguecse.model("DialogueCSE I2", s, dialoguecse.Corpus("SGD", Sessions([]), Sentences([])))
+            return job_of(s, model, encoder, run.settings.seed)[1]["settings"]
         case _:
             return ums_models.fine_tuning(s, "Ubuntu")
 
@@ -111,8 +113,8 @@ def job(
             return train_on_templates, given | {"limit": limit, "most": run.settings.templates}
         case "DialogueCSE":
             enough = max(PILOT_DIALOGUES, steps * settings.batch_size // 4)  # a dialogue gives four groups or more
-            matching = Matching("DialogueCSE I2", dialogues=min(limit or enough, enough))
-            return train_matching, given | {"matching": matching, "min_turns": 0, "dev": []}
+            sessions = Sessions(given.pop("corpora"), 0, min(limit or enough, enough))
+            return train_model, given | {"recipe": "DialogueCSE I2", "data": sessions, "options": {}, "watch": None}
         case "UMS":
             length = elsewhere(run, "ums").settings.max_length
             return train_on_replies, given | {"limit": limit, "max_length": length}

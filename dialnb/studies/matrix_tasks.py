@@ -23,8 +23,7 @@ from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.models.encoder import Encoder
 from dialnb.studies import tasks
 from dialnb.studies.common import Task, find
-from dialnb.studies.matching import thinned
-from dialnb.studies.matching_data import REBUILT, rebuilt
+from dialnb.studies.dialoguecse import REBUILT, rebuilt, thinned
 from dialnb.studies.selectors import Heads, answer
 from dialnb.studies.spaces import geometry_of
 from dialnb.studies.tadse_models import DATASETS, intent_data

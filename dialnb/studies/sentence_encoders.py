@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import common, dialoguecse, tadse_data, tadse_models, wmdc
 from dialnb.studies.common import settings_for
-from dialnb.studies.matching import Matching
-from dialnb.studies.matching_data import families
 from dialnb.studies.training import Step, training
 
 ENGLISH = ("English", "BERT")
@@ -47,7 +46,7 @@ def sentence_steps(run, raw: Encoder) -> tuple[list[Step], dict[str, str]]:
         steps.append(_templates(elsewhere(run, "tadse")))
         places["TaDSE"] = steps[-1].name
     if "DialogueCSE" in wanted:
-        steps += _matching(elsewhere(run, "dialoguecse"), raw)
+        steps += _matching(run, raw)
         places["DialogueCSE"] = steps[-1].name
     return steps, places
 
@@ -59,17 +58,18 @@ def _templates(other) -> Step:
     return Step("train TaDSE", start, lambda simcse: tadse_models.job(s, spec, {"SimCSE": simcse}, sets))
 
 
-def _matching(other, raw: Encoder) -> list[Step]:
+def _matching(run, raw: Encoder) -> list[Step]:
     """Both stages of DialogueCSE on its English corpus, first seed."""
-    family = next(name for name in families(other) if name != "ECD")
-    seed = other.settings.train_seeds[0]
-    first, name = f"adapt to {family}, seed {seed}", f"train {MATCHING}"
-    adaptation = dialoguecse.adaptation(other, {family: raw})[first]
-    whole = f"{name}, {family}, seed {seed}"
+    s = elsewhere(run, "dialoguecse").settings
+    corpus = dialoguecse.corpus(run, next(name for name in dialoguecse.needed(s) if name != "ECD"), s)
+    seed, place = s.train_seeds[0], ("sentences", "adapted")
+    first, second = (dialoguecse.model(recipe, s, corpus) for recipe in ("adaptation", MATCHING))
+    adaptation = job_of(s, first, raw, seed)
 
     def match(adapted: Encoder):
-        seeds = {(family, each): adapted for each in other.settings.train_seeds}
-        return dialoguecse.matching_jobs(other, seeds, family, Matching(MATCHING), name)[whole]
+        return job_of(s, second, adapted, seed)
 
-    place = ("sentences", "adapted")
-    return [Step(first, ENGLISH, lambda _: adaptation, place), Step(whole, place, match)]
+    return [
+        Step(f"adapt to {corpus.name}, seed {seed}", ENGLISH, lambda _: adaptation, place),
+        Step(f"train {MATCHING}, {corpus.name}, seed {seed}", place, match),
+    ]

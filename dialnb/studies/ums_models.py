@@ -10,10 +10,11 @@ import pandas as pd
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.examples.manipulations import TASKS
+from dialnb.examples.readings import Sentences
 from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.runs.grid import make_encoder
 from dialnb.studies import common
 from dialnb.studies.common import left_out
-from dialnb.studies.matching import pretrain_on
 from dialnb.studies.selectors import FINE_TUNING, POST_TRAINING, post_train, train_selector
 from dialnb.studies.sentence_encoders import ENGLISH, sentence_steps
 from dialnb.studies.training import Job, Step, in_order, pretraining
@@ -149,7 +150,8 @@ def _encoders(run, sets: Mapping[str, list[Dataset]]) -> tuple[dict, list[Step],
             texts = [load(*part) for part in CHINESE_TEXT]
             settings = scaled(pretraining_settings(name), epochs=s.chinese_epochs, batch_size=256, seed=s.seed)
             recipe = PretrainingRecipe(name, "bert" if kind == "BERT" else "electra", settings=settings)
-            job = pretrain_on, {"corpora": texts, "recipe": recipe, "name": f"Chinese {name}"}
+            given = {"recipe": recipe, "encoder": None, "data": Sentences(texts), "warm": False}
+            job = make_encoder, given | {"name": f"Chinese {name}"}
         steps.append(Step(f"pretrain {language} {kind}", ENGLISH, lambda _, job=job: job, place))
     return known, steps, chosen
 
