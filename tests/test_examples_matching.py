@@ -142,7 +142,7 @@ def test_the_retrieval_set_ranks_by_bm25_and_caps_both_kinds():
 def test_the_retrieval_set_leaves_the_gpu_alone(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     build_retrieval(labelled())
-    assert os.environ["JAX_PLATFORMS"] == "cpu", "JAX, which bm25s uses where it is, takes most of a GPU's memory"
+    assert "JAX_PLATFORMS" not in os.environ, "other libraries of the process may want JAX on the GPU"
 
 
 def test_the_retrieval_set_is_seeded_distinct_and_unambiguous():

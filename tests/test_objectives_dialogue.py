@@ -18,7 +18,7 @@ from dialnb.examples.matching import build_groups, matching_examples
 from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
-from dialnb.studies.matching_speed import bench_matching, naive_loss
+from dialnb.studies.dialoguecse import compare_speed, loop_loss
 from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
@@ -179,7 +179,7 @@ def test_the_packed_loss_is_that_of_a_loop_over_candidates(aggregation):
     encoder.double(), objective.double()
     batch = examples.batch(np.arange(8), None)
     ways = []
-    for loss in (objective.terms(encoder, batch)["matching"], naive_loss(encoder, objective, batch)):
+    for loss in (objective.terms(encoder, batch)["matching"], loop_loss(encoder, objective, batch)):
         encoder.zero_grad(), objective.zero_grad()
         loss.backward()
         named = [*encoder.named_parameters(), *objective.named_parameters("objective")]
@@ -216,9 +216,8 @@ def test_an_unknown_aggregation_is_refused():
         MatchingGuidedObjective(4, "I3")
 
 
-def test_the_benchmark_measures_both_and_finds_one_loss():
-    encoder, _, examples = cases("I2")
-    row = bench_matching(encoder, examples, groups=3, repeats=1)
+def test_the_comparison_of_speed_measures_both_ways_and_finds_one_loss():
+    row = compare_speed(tiny.encoder(dropout=0.0), groups=1)
     assert row["difference"] < 1e-5 and row["times faster"] > 0
 
 

@@ -186,7 +186,8 @@ class Comparer:
             "dataset": [labels["model"], *(wanted if isinstance(wanted, list) else [wanted])],
             "column": [column],
         }
-        rules = [rule for rule in self.spec.get("rows", ()) if _meets(labels, rule)]
+        cell = {**labels, "column": column}
+        rules = [rule for rule in self.spec.get("rows", ()) if _meets(cell, rule)]
         general = [rule["lacking"] for rule in rules if "lacking" in rule]
         for entry in self.not_run:
             if all(entry.get(name) in (None, "", *texts) for name, texts in named.items()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
@@ -149,6 +150,18 @@ def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:
     return [(u.text, u.intent) for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent]
 
 
+@contextmanager
+def _without_gpu() -> Iterator[None]:
+    """Keep JAX, which bm25s imports where it is installed, from taking most of a GPU's memory."""
+    before = os.environ.get("JAX_PLATFORMS")
+    os.environ["JAX_PLATFORMS"] = before or "cpu"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAX_PLATFORMS"]
+
+
 def build_retrieval(
     labelled: Iterable[tuple[str, str]],
     size: int = 2000,
@@ -162,8 +175,8 @@ def build_retrieval(
     two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
     are relevant and the first ``negatives`` of other intents are not.
     """
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # where JAX is installed, bm25s would take most of a GPU with it
-    import bm25s
+    with _without_gpu():
+        import bm25s
 
     def words_of(texts: list[str]) -> list[list[str]]:
         return bm25s.tokenize(texts, stopwords=None, return_ids=False, show_progress=False)

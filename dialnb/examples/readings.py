@@ -16,6 +16,7 @@ import numpy as np
 from dialnb.data import Dataset
 from dialnb.data.corpora import Conversation, sentences_of, utterances_of
 from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup
+from dialnb.errors import Offline
 from dialnb.examples.matching import sessions
 from dialnb.examples.pairs import tail_quirk
 from dialnb.examples.recogniser import rules, spacy_entities, with_entities
@@ -43,6 +44,16 @@ def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
         return list(items)
     chosen = np.random.default_rng(seed).choice(len(items), limit, replace=False)
     return [items[i] for i in np.sort(chosen)]
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Data that cannot be had: a model that would read them is left out for this reason."""
+
+    reason: str
+
+    def read(self) -> Sequence[Any]:
+        raise Offline(self.reason)
 
 
 # --- dialogues --------------------------------------------------------------------------------------------------------
@@ -90,8 +101,8 @@ class Dialogues:
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """The sentences of every record, whatever its kind; only those of dialogues answer each other."""
+class Sentences:
+    """All sentences of every record, whatever its kind; those of dialogues answer each other."""
 
     corpora: Sequence[Dataset]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _PLACES = {"Run": "run", "start": "run", "Settings": "profiles", "load_profiles": "profiles"}
-_PLACES |= dict.fromkeys(("Model", "Task", "Trained", "Watch", "agreement"), "grid")
-__all__ = ["Model", "Run", "Settings", "Task", "Trained", "Watch", "agreement", "load_profiles", "start"]
+_PLACES |= dict.fromkeys(("Model", "TRAIN_SEED", "Task", "Trained", "Watch", "agreement"), "grid")
+__all__ = ["TRAIN_SEED", "Model", "Run", "Settings", "Task", "Trained", "Watch", "agreement", "load_profiles", "start"]
 
 
 def __getattr__(name: str):

@@ -27,7 +27,7 @@ from dialnb.data.store import default_store
 from dialnb.errors import DialnbError, Offline, TrainingError
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
-from dialnb.examples.readings import Reading
+from dialnb.examples.readings import Lacking, Reading
 from dialnb.files import read_json, write_json
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
@@ -44,6 +44,9 @@ Job = tuple[Callable[..., Any], dict[str, Any]]
 SHARED = ("batch_size", "max_steps", "precision", "chunk")
 """Settings of a profile that hold for every training of it."""
 
+TRAIN_SEED = object()
+"""As a setting of a task: the seed of the training that is asked, for functions that draw random numbers themselves."""
+
 
 # --- what is trained --------------------------------------------------------------------------------------------------
 
@@ -53,13 +56,15 @@ class Watch:
     """What is looked at after every epoch of a training (or every ``evaluate_every`` steps of it).
 
     ``evaluate(model, **inputs)`` gives tidy rows, as the function of a task does, and they are kept; with ``best``, a
-    metric among them, the model comes back as it was when that was highest. ``keep`` keeps the encoder of every epoch.
+    metric among them, the model comes back as it was when that was highest. ``keep`` keeps the encoder of every epoch;
+    ``last`` looks at the end as well, where a training may stop in the midst of an epoch.
     """
 
     evaluate: Callable[..., pd.DataFrame] | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     best: str = ""
     keep: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,12 @@ class Trained(Mapping):
         """Pick some of the models."""
         chosen = {key: result for key, result in self.results.items() if key[0] in names}
         return Trained({name: self.models[name] for name in self.models if name in names}, chosen)
+
+    @property
+    def first(self) -> Trained:
+        """Pick what was trained with the first seed."""
+        seed = next((seed for _, seed in self.results), None)
+        return Trained(self.models, {key: result for key, result in self.results.items() if key[1] == seed})
 
     @property
     def epochs(self) -> Trained:
@@ -191,6 +202,9 @@ def train_model(
         made = fit(recipe, encoder, data.read(), settings, folder, default_store().tokens, options, look)
     except TrainingError as error:  # a loss that left all bounds is a result, too
         return {"failed": first_sentence(error)}
+    if watch and watch.last:
+        seen = [row["epoch"] for row in read_json(folder / "watched.json") or []]
+        _look(watch, folder, max(seen, default=0) + 1, made.model)
     model, kept = made.model, {"curve": made.result.curve, "training": made.result}
     if (folder / "best").is_dir():
         model = _load(folder / "best", model)
@@ -293,8 +307,7 @@ class Task:
     def labels_of(self, name: str, model: Model | None) -> dict[str, Any]:
         """Further columns of the rows of a model, or of a floor (None)."""
         labels = {"model": name} | ({"table": self.table} if self.table else {}) | dict(self.labels)
-        if model is not None:
-            labels |= model.labels
+        labels |= {"model": name} if model is None else model.labels
         if isinstance(self.only, Mapping):
             labels |= self.only.get(name, {})
         return labels
@@ -338,7 +351,7 @@ class Grid:
         for name, model in models.items():
             if self._can_be_had(name, model, models):
                 self.models[name] = model
-        self.seeds = tuple(run.settings.get("train_seeds", (run.settings["seed"],)))
+        self.seeds = training_seeds(run)
         self.results: dict[tuple[str, int], dict[str, Any]] = {}
 
     def _can_be_had(self, name: str, model: Model, models: Mapping[str, Model]) -> bool:
@@ -348,6 +361,8 @@ class Grid:
             for each in (name, recipe, model.start):
                 if not self.run.wants(each):
                     raise DialnbError(self.run.left_out(each))
+            if isinstance(model.data, Lacking):
+                raise DialnbError(model.data.reason)
             if model.start in self.reasons:
                 raise DialnbError(self.reasons[model.start])
             if model.start and model.start not in models:
@@ -364,7 +379,8 @@ class Grid:
         for name, model in self.models.items():
             if not model.recipe:
                 encoder = load_encoder(model.start or self.run.settings["encoder"], model.pooling or None)
-                self.results[name, self.seeds[0]] = {"encoder": encoder}
+                for seed in self.seeds:  # its rows stand beside those of every training
+                    self.results[name, seed] = {"encoder": encoder}
         for name, model in self.models.items():
             if model.recipe and model.start not in self.models:
                 jobs |= self._trainings(name, None)
@@ -423,7 +439,7 @@ class Grid:
 def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int, name: str = "") -> Job:
     """The stage that trains a model from an encoder; equal models of several notebooks are the same stage."""
     if isinstance(model.recipe, PretrainingRecipe):
-        recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **dict(model.settings) | {"seed": seed}))
+        recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
         start = encoder if model.options.get("vocabulary", True) else None
         given = {"recipe": recipe, "encoder": start, "data": model.data, "warm": model.options.get("warm", False)}
         return make_encoder, given | {"name": model.options.get("name", recipe.shape)}
@@ -489,11 +505,20 @@ def questions(
         for dataset, records in run.datasets(task).items():
             for (name, seed), result in results.items():
                 if not task.only or name in task.only:
-                    given = _given(task.evaluate, result) | {"records": records, **values}
+                    given = _given(task.evaluate, result) | {"records": records, **_with_seed(values, seed)}
                     given |= {"dataset": dataset} if "dataset" in signature(task.evaluate).parameters else {}
                     said = f", seed {seed}" if sum(each == name for each, _ in results) > 1 else ""
                     jobs[Question(task.table, task.title, dataset, name, seed, task, said)] = task.evaluate, given
     return jobs
+
+
+def _with_seed(values: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    return {name: seed if value is TRAIN_SEED else value for name, value in values.items()}
+
+
+def training_seeds(run: Run) -> tuple[int, ...]:
+    """The seeds that every model of a run is trained with."""
+    return tuple(run.settings.get("train_seeds", (run.settings["seed"],)))
 
 
 def _given(evaluate: Callable, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -510,11 +535,10 @@ def floor_questions(run: Run, tasks: Iterable[Task], pieces: Encoder) -> dict[Qu
         for floor, function in task.floors.items():
             for dataset, records in run.datasets(task).items():
                 words = Lexical(pieces, records, floor if floor in WEIGHTINGS else WEIGHTINGS[0])
-                given = {"encoder": words, "records": records, "dataset": dataset, **values}
-                jobs[Question(task.table, task.title, dataset, floor, run.settings["seed"], task)] = (
-                    function or task.evaluate,
-                    given,
-                )
+                for seed in training_seeds(run):
+                    given = {"encoder": words, "records": records, "dataset": dataset, **_with_seed(values, seed)}
+                    question = Question(task.table, task.title, dataset, floor, seed, task)
+                    jobs[question] = function or task.evaluate, given
     return jobs
 
 
@@ -584,10 +608,10 @@ def start_name(run: Run, models: Mapping[str, Model], name: str) -> str:
     """The encoder that a model goes back to, as rows name it; that of a floor is "none"."""
     if name not in models:
         return "none"
-    start = models[name].start
-    while start in models:
-        start = models[start].start
-    return start or run.settings["encoder"]
+    model = models[name]
+    while model.start in models:
+        model = models[model.start]
+    return model.options.get("name") or model.start or run.settings["encoder"]
 
 
 def first_sentence(error: Exception) -> str:

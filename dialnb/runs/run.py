@@ -259,12 +259,12 @@ class Run:
         return found
 
     def data(self, name: str, slug: str = "") -> dict[str, Dataset]:
-        """What `papers/<slug>/data.yaml` calls ``name``, at the level of data of the run (also of another paper)."""
+        """What `papers/<slug>/data.yaml` (of this paper, or another) calls ``name``, at the run's level of data."""
         return self._named_data(name, slug)[0]
 
-    def lacking(self, name: str) -> dict[str, str]:
-        """What cannot be had of the datasets that `papers/<slug>/data.yaml` calls ``name``, with the reasons."""
-        return self._named_data(name)[1]
+    def lacking(self, name: str, slug: str = "") -> dict[str, str]:
+        """Why some of these data cannot be had, by dataset."""
+        return self._named_data(name, slug)[1]
 
     def _named_data(self, name: str, slug: str = "") -> tuple[dict[str, Dataset], dict[str, str]]:
         from dialnb.runs.grid import choose_datasets
@@ -272,7 +272,7 @@ class Run:
         path = self.root / "papers" / (slug or self.slug) / "data.yaml"
         known = yaml.safe_load(path.read_text(encoding="utf-8"))
         if name not in known:
-            raise UnknownName(f"data in {path.name} of {slug or self.slug}", name, known)
+            raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
         return choose_datasets(known[name], self.settings["data"])
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -328,7 +328,8 @@ class Run:
 
         rows = select(self.rows(table), where)
         if rows.empty:
-            return Sentence(f"Not part of this run: {self.left_out()}.")
+            reasons = [entry["reason"] for entry in self.missing if entry["table"] == table]
+            return Sentence(f"Not run: {(reasons or [self.left_out()])[0]}.")
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(digits)
 
