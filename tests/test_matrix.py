@@ -12,6 +12,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from dialnb.studies.matrix_models import (
+    PAPERS,
+    cost,
+    job,
+    reply_lists,
+    steps_for,
+    tokens_a_second,
+)
+from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from scipy import stats
 
 from dialnb.claims import load_claims
@@ -26,15 +35,6 @@ from dialnb.report import build
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
 from dialnb.studies.matrix_guide import advice, picks
-from dialnb.studies.matrix_models import (
-    PAPERS,
-    cost,
-    job,
-    reply_lists,
-    steps_for,
-    tokens_a_second,
-)
-from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer
 

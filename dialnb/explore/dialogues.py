@@ -18,6 +18,7 @@ from dialnb.examples.manipulations import WINDOW, deletion, insertion, search
 from dialnb.examples.matching import build_groups
 from dialnb.examples.matching import neighbours as nearest_turns
 from dialnb.examples.pairs import enough_words
+from dialnb.examples.readings import thin
 from dialnb.examples.recogniser import with_entities
 from dialnb.examples.templates import Augmentation, EntityBook, entity_book, make_template
 from dialnb.examples.windows import response_frequencies, response_key
@@ -25,7 +26,6 @@ from dialnb.explore.methods import Methods
 from dialnb.explore.panel import BEST, Control, Panel, table
 from dialnb.explore.sentences import lines_of
 from dialnb.losses import inverse_response_frequency
-from dialnb.examples.readings import thin
 from dialnb.studies.ums import drawn
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")

@@ -17,10 +17,10 @@ from dialnb.errors import DataError
 from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, nearest, normalise
+from dialnb.examples.readings import thin
 from dialnb.explore.maps import OWN, SpaceMap
 from dialnb.explore.methods import RAW, Methods, size_of
 from dialnb.explore.panel import Control, Panel, table
-from dialnb.examples.readings import thin
 
 SHARED_INTENTS = Path(__file__).with_name("intents.yaml")
 COLOURS = ("intent", "corpus", "method")

@@ -15,10 +15,9 @@ from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.evaluation.vectors import SupportsEncode
-from dialnb.models.encoder import Encoder
+from dialnb.examples.readings import thin
 from dialnb.runs.grid import Task
 from dialnb.studies.tasks import question_answers, train_and_test
-from dialnb.studies.training import Job, thin
 
 OUTSIDE, RANDOM = "out of scope", "random response"
 
@@ -56,20 +55,6 @@ def project_pairs(
     plane = project(encoder.encode(texts, max_length=128), method, seed=seed)
     shared = texts if records.name.startswith("bundled/") else ""  # coordinates may be published, other texts may not
     return plane.assign(part="questions and answers", label=labels, pair=named, text=shared)
-
-
-def projection_jobs(
-    run, models: Mapping[str, Encoder], method: str, intents: Dataset, questions: Dataset
-) -> dict[str, Job]:
-    """The stages of both panels of F1 for each model, by name."""
-    s, jobs = run.settings, {}
-    shape = {"intents": s.plot_intents, "points": s.plot_points, "outside": s.plot_outside}
-    for name, encoder in models.items():
-        common = {"encoder": encoder, "method": method, "seed": s.seed}
-        jobs[f"{METHODS[method]} of intents: {name}"] = project_intents, common | {"records": intents, **shape}
-        pairs = {"records": questions, "pairs": s.plot_pairs, "responses": s.plot_random}
-        jobs[f"{METHODS[method]} of questions: {name}"] = project_pairs, common | pairs
-    return jobs
 
 
 def plane_tasks(s: Mapping[str, Any], method: str) -> list[Task]:
