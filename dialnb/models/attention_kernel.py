@@ -47,19 +47,9 @@ def _load(qkv, starts, stride, heads, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _forward(
-    qkv,
-    out,
-    starts,
-    seed,
-    scale,
-    p,
-    stride,
-    heads,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    qkv, out, starts, seed, scale, p, stride, heads,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     q, k, v, token, column, inside, rows, length, program = _load(qkv, starts, stride, heads, SIZE, BLOCK)
     weights = _probabilities(q, k, scale, rows, length, PRECISION)
     if DROPOUT:
@@ -70,20 +60,9 @@ def _forward(
 
 @triton.jit
 def _backward(
-    qkv,
-    grad,
-    out,
-    starts,
-    seed,
-    scale,
-    p,
-    stride,
-    heads,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    qkv, grad, out, starts, seed, scale, p, stride, heads,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     q, k, v, token, column, inside, rows, length, program = _load(qkv, starts, stride, heads, SIZE, BLOCK)
     g = tl.load(grad + token * heads * SIZE + column, mask=inside, other=0.0)
     weights = _probabilities(q, k, scale, rows, length, PRECISION)
