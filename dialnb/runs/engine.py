@@ -154,6 +154,7 @@ def _papermill(request: Request, root: Path, source: Path, voice: Voice) -> str:
                 request.folder / "notebook.ipynb",
                 parameters=request.parameters,
                 kernel_name="python3",
+                language="python",
                 engine_name=LineEngine.name,
                 progress_bar=False,
                 start_timeout=300,
