@@ -40,6 +40,7 @@ class Comparison:
     slug: str
     table: Table
     rows: pd.DataFrame
+    command: str = ""  # that makes it
 
     @property
     def labels(self) -> list[str]:
@@ -104,7 +105,8 @@ class Comparison:
         return "font-weight: bold" if column and row["cells"][column]["best"] else ""
 
     def _repr_html_(self) -> str:
-        return self.style.to_html()
+        made = f"<p>Made by <code>{escape(self.command)}</code></p>" if self.command else ""
+        return self.style.to_html() + made
 
     def csv(self) -> str:
         """The tidy rows, numbers unrounded."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dialnb.data.corpora import Conversation
     from dialnb.data.datasets import Dataset
     from dialnb.models.encoder import Encoder
+    from dialnb.models.selector import Selector
     from dialnb.training.loop import TrainingResult
 
 JSON = option("--json", "as_json", is_flag=True, help="tidy rows for machines")
@@ -120,7 +121,8 @@ def train(
 ) -> None:
     """Train an encoder by a recipe of the papers.
 
-    RECIPE is for example DSE, DSE-dropout or SimCSE-unsup.
+    RECIPE is for example DSE, SimCSE, TOD-BERT, WMDC, TaDSE, DialogueCSE, Siamese or UMS. UMS gives a cross-encoder:
+    an encoder with heads that score a reply together with its context.
     """
     import torch
 
@@ -130,7 +132,7 @@ def train(
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.models.saving import check_place
-    from dialnb.training.recipes import get_recipe, train_recipe
+    from dialnb.training.recipes import fit, get_recipe
 
     chosen, given = get_recipe(recipe), {key: _value(text) for key, text in split(options, "--option").items()}
     check_place(out)
@@ -141,14 +143,14 @@ def train(
     settings, work = change(settings, changes), checkpoints(out)
     model = load_encoder(encoder)
     start = model.name
-    chosen.objective(model, **given)  # refuses bad options before the data are read
+    chosen.rehearse(model, given)  # refuses bad options before the data are read
     dialogues = conversations(corpus, only, columns)
     if cap:
         dialogues = capped(dialogues, cap)
     data = [augmentation_of(own_data(corpus, columns))] if filled else dialogues
-    result = train_recipe(recipe, model, data, settings, work, work, given)
+    made = fit(chosen, model, data, settings, work, work, given)
     model.name = out.name
-    save(model, out, result, dialogues, recipe_card, (chosen.name, start, settings))
+    save(made.model, out, made.result, dialogues, recipe_card, (chosen.name, start, settings))
 
 
 @command()
@@ -254,16 +256,22 @@ def checkpoints(out: Path) -> Path:
 
 
 def save(
-    encoder: Encoder, out: Path, result: TrainingResult, dialogues: list[Conversation], card: Callable, recipe: Any
+    model: Encoder | Selector,
+    out: Path,
+    result: TrainingResult,
+    dialogues: list[Conversation],
+    card: Callable,
+    recipe: Any,
 ) -> None:
-    """Write the encoder before anything else can fail; then score it, add its card and the facts of its making."""
+    """Write the model before anything else can fail; then score it, add its card and the facts of its making."""
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
 
-    encoder.save(out, dtype=torch.float16)
+    encoder = getattr(model, "encoder", model)
+    model.save(out, dtype=torch.float16)
     summary = intent_summary(intent_scores(encoder.eval()))
     facts = {
         "provenance": provenance(),
@@ -277,7 +285,7 @@ def save(
         "scores": json.loads(summary.to_json(orient="index")),
     }
     encoder.dtype = None
-    encoder.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
+    model.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
     curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
     facts["curve"] = curve.round(6).to_dict(orient="list")
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

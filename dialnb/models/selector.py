@@ -99,11 +99,11 @@ class Selector(nn.Module):
             self.train(training)
         return [scores[row].tolist() for row in places]
 
-    def save(self, folder: str | Path, card: str | None = None) -> Path:
-        """The encoder's folder (loads as any encoder) with the heads beside it."""
+    def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
+        """Write the encoder's folder (loads as any encoder) with the heads beside it."""
         from safetensors.torch import save_file
 
-        folder = self.encoder.save(folder, card)
+        folder = self.encoder.save(folder, card, dtype)
         facts = {"max_length": str(self.max_length), "dropout": json.dumps(self.heads["selection"][0].p)}
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         save_file(stored, folder / HEADS, metadata=facts)

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -349,8 +349,21 @@ class Run:
         else:
             rest = {"table": table, "reason": self.left_out()}  # for cells that nothing else explains
             shown = compare_table(self.slug, table, self.results, [*self.missing, rest])
+            shown = replace(shown, command=self.command(table))
         self._tables[table] = shown
         return shown
+
+    def command(self, table: str) -> str:
+        """The one command that makes a table of this run."""
+        parts = ["dialnb run", self.slug, f"--profile {self.profile}", f"--seed {self.settings['seed']}"]
+        parts += (
+            [f"--encoder {encoder_name(self.settings['encoder'])}"]
+            if self.settings.origin.get("encoder") == "set by hand"
+            else []
+        )
+        if table in getattr(self._profiles.parameters.get("tables"), "choices", ()):
+            parts.append(f"--set tables={table}")
+        return " ".join(parts)
 
     def keep(self, name: str, shown: pd.DataFrame) -> pd.DataFrame:
         """A table that no paper prints, to be shown; written to `tables/` when the run finishes."""

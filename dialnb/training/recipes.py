@@ -120,6 +120,11 @@ class Recipe:
         rest = {name: value for name, value in options.items() if name not in own or name in shared}
         return own, {name: value for name, value in rest.items() if name != "head_steps"}
 
+    def rehearse(self, encoder: Encoder, options: Mapping[str, Any]) -> None:
+        """Refuse options that the recipe does not know, before anything is read."""
+        model = self.prepare(encoder.clone(), 0, **options) if self.prepare else encoder
+        self.objective(model, **self.split_options(options)[1])
+
 
 class Fitted(NamedTuple):
     """What a training gave: the model (an encoder or a selector), the objective with its heads, and the facts."""
