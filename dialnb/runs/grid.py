@@ -444,9 +444,10 @@ def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int
         given = {"recipe": recipe, "encoder": start, "data": model.data, "warm": model.options.get("warm", False)}
         return make_encoder, given | {"name": model.options.get("name", recipe.shape)}
     own = {key: profile[key] for key in SHARED if key in profile}
-    settings = scaled(model.printed, **own | {"seed": seed} | dict(model.settings))
-    if settings.freeze < 0:  # that share of the layers, counted from below
-        settings = replace(settings, freeze=encoder.transformer.config.num_hidden_layers // -settings.freeze)
+    changes = own | {"seed": seed} | dict(model.settings)
+    if changes.get("freeze", 0) < 0:  # that share of the layers, counted from below
+        changes["freeze"] = encoder.transformer.config.num_hidden_layers // -changes["freeze"]
+    settings = scaled(model.printed, **changes)
     watch = model.watch
     if watch and watch.keep and not watch.evaluate and settings.epochs <= 1:
         watch = None
