@@ -416,10 +416,11 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
     texts = [*before[::-1], *after, records.candidates[0]]
     words = [encoder.tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in encoder.tokenize(texts)]
     vectors, mask = (part[0] for part in token_vectors(encoder, texts))
+    parts = [(tokens[real.bool()], real[real.bool()]) for tokens, real in zip(vectors, mask)]
     rows = []
     for number, turn in enumerate(words[:-1]):
-        matrix = losses.matching_matrix(vectors[number], mask[number], vectors[-1], mask[-1]).numpy()
-        for i, j in np.ndindex(len(turn), len(words[-1])):
+        matrix = losses.matching_matrix(*parts[number], *parts[-1]).numpy()
+        for i, j in np.ndindex(matrix.shape):
             rows.append((number + 1, i, turn[i], j, words[-1][j], float(matrix[i, j])))
     return pd.DataFrame(rows, columns=["turn", "row", "word", "column", "response", "value"])
 
