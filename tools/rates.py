@@ -27,6 +27,9 @@ from threading import BrokenBarrierError
 
 import numpy as np
 import torch
+from dialnb.studies.selectors import FINE_TUNING, groups_of
+from dialnb.studies.templates import Filled
+from dialnb.studies.training import agreement, thin
 
 from dialnb.data import load
 from dialnb.data.corpora import Conversation, utterances_of
@@ -35,9 +38,6 @@ from dialnb.examples.manipulations import TASKS, manipulation_examples
 from dialnb.models.encoder import load_encoder
 from dialnb.models.selector import Selector
 from dialnb.runs.provenance import provenance
-from dialnb.studies.selectors import FINE_TUNING, groups_of
-from dialnb.studies.templates import Filled
-from dialnb.studies.training import agreement, thin
 from dialnb.training import train
 from dialnb.training.objectives_dialogue import ManipulationObjective
 from dialnb.training.recipes import RECIPES, train_recipe
