@@ -214,3 +214,9 @@ def test_every_paper_trains_from_plain_dialogues(name, talks):
     made = fit(recipe, encoder, talks.read(), settings, options=options)
     assert made.result.steps == 1 and np.isfinite(made.result.curve["loss"]).all()
     assert {"DialogueCSE I1", "SiameseBERT-s", "next sentences", "replaced tokens", "selection"} <= RECIPES.keys()
+
+
+def test_a_figure_without_data_is_a_sentence_without_quotes(run):
+    said = run.figure("F9", None, data=pd.DataFrame(), caption="", alt="", otherwise="there is no data")
+    assert said == said._repr_markdown_() == "Not drawn: there is no data."
+    assert run.missing[-1] == {"table": "F9", "reason": "there is no data"}

@@ -28,7 +28,7 @@ from dialnb.losses import matching_matrix
 from dialnb.runs.grid import Watch, job_of, train_model
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.run import Run
-from dialnb.studies import dialoguecse, figures
+from dialnb.studies import dialoguecse
 from dialnb.studies.dialoguecse import Corpus, TestSet
 from dialnb.training import TrainingSettings
 
@@ -377,9 +377,3 @@ def test_every_claim_can_be_judged_on_the_rows_of_the_gpu_profile(gpu_rows):
 def test_our_rows_land_in_every_printed_cell_but_the_unreleased_ones(gpu_rows, table):
     cells = compare_table("dialoguecse", table, gpu_rows).rows
     assert set(cells[cells["status"] == "not run"]["column"]) == ({"MDC Corr"} if table == "T2" else set())
-
-
-def test_a_figure_that_is_not_drawn_is_a_sentence_without_quotes():
-    run = SimpleNamespace(not_run=lambda figure, reason: None)
-    said = figures.absent(run, "F9", "there is no data")
-    assert said == said._repr_markdown_() == "Not drawn: there is no data."
