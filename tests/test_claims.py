@@ -466,6 +466,9 @@ def test_mistakes_in_a_claims_file_are_errors_that_say_where(change, message):
         ("x-a", "s, on A.", {"dataset": "A"}),
         ("x-b", "s, on B.", {"dataset": "B"}),
     ]
+    parts = parse_claims("dse", [good | {"split": {"dataset": {"A/C": "on A"}}}], "here.yaml")
+    parts += parse_claims("dse", [good | {"split": {"shots": {1: "1-shot"}}}], "here.yaml")
+    assert [(part.id, part.rows) for part in parts] == [("x-a", {"dataset": ["A", "C"]}), ("x-1", {"shots": 1})]
     with pytest.raises(DataError, match=rf"here.yaml, claim 'x'.*{message}"):
         parse_claims("dse", [good | change], "here.yaml")
     with pytest.raises(DataError, match="unique"):

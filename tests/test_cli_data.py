@@ -99,7 +99,7 @@ def test_fetch_without_a_network_fails_at_once_with_one_helpful_sentence(tmp_pat
     settings = {"DIALNB_CACHE": str(tmp_path), "https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
     kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     command = [sys.executable, "-m", "dialnb", "data", "fetch", "CLINC150"]
-    done = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     (sentence,) = done.stderr.strip().splitlines()
     assert "no connection to raw.githubusercontent.com" in sentence

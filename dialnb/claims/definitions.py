@@ -94,12 +94,15 @@ def _split(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [rest]
     ((column, values),) = entry["split"].items()
     named = {"id": entry.get("id", ""), "statement": str(entry.get("statement", "")).rstrip(".")}
-    return [
-        rest
-        | {"id": f"{named['id']}-{value.partition('/')[0].lower()}", "statement": f"{named['statement']}, {words}."}
-        | {"rows": {**entry.get("rows", {}), column: value.split("/") if "/" in value else value}}
-        for value, words in values.items()
-    ]
+    parts = []
+    for value, words in values.items():
+        first, *more = str(value).split("/")
+        rows = {**entry.get("rows", {}), column: [first, *more] if more else value}
+        parts.append(
+            rest
+            | {"id": f"{named['id']}-{first.lower()}", "statement": f"{named['statement']}, {words}.", "rows": rows}
+        )
+    return parts
 
 
 def parse_claims(slug: str, raw: list[Mapping[str, Any]], where: str) -> tuple[Claim, ...]:
