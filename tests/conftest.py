@@ -63,6 +63,14 @@ def mirror_store(mirror, roots, tmp_path_factory):
     return Store(cache=session / "mirror-cache", mirror=os.pathsep.join(map(str, roots)), offline=True)
 
 
+@pytest.fixture(scope="session")
+def recorded_groups():
+    """What the repository keeps; every group is judged once, when it is first asked."""
+    from dialnb.report.gather import gather, recorded_runs
+
+    return gather(recorded_runs())
+
+
 @pytest.fixture(autouse=True)
 def _private_home(tmp_path_factory, monkeypatch):
     """Tests never read or write the user's own cache, mirror setting or hub folder."""

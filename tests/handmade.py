@@ -6,10 +6,11 @@ import gzip
 import io
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dialnb.data.readers import Skipped, get_reader
+from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import Record
 from dialnb.data.sources import get_source
 from dialnb.data.store import Store
@@ -38,10 +39,17 @@ def store_with(folder: Path, source: str, files: dict[str, str | bytes]) -> Stor
     return Store(cache=cache, mirror=mirror, offline=True)
 
 
-def read(store: Store, dataset: str, variant: str | None = None) -> tuple[list[Record], Skipped]:
+def read(store: Store, dataset: str, variant: str | None = None) -> tuple[list[Record], Counter]:
     """All records of a dataset, straight from its reader, and what was skipped."""
-    skipped = Skipped()
-    return list(get_reader(dataset)(store, skipped, variant)), skipped
+    files = Files(store, dataset)
+    return list(get_reader(dataset)(files, variant)), files.skipped
+
+
+def read_part(function: Callable, *arguments: object) -> tuple[list[Record], Counter]:
+    """The records of a part of a reader, its errors told as those of a reader, and what was skipped."""
+    files = Files(None, "Toy")
+    part = Reader("Toy", (), 1, ("Toy",), lambda files: function(files, *arguments))
+    return list(part(files)), files.skipped
 
 
 def splits(records: list[Record]) -> dict[str, int]:

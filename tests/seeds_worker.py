@@ -12,24 +12,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import tiny
 import torch
-from test_studies import dataset
 
 from dialnb.data.corpora import Conversation
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Slot, Utterance
+from dialnb.data.records import IntentUtterance, SelectionGroup, Slot
 from dialnb.evaluation.finetuning import FineTuning, fit_classifier
-from dialnb.examples.manipulations import TASKS
 from dialnb.examples.templates import Augmentation
 from dialnb.models.encoder import load_encoder
-from dialnb.studies import matching, matrix_models, selectors, templates
 from dialnb.training import TrainingSettings, loop
 from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretrain
-from dialnb.training.recipes import RECIPES, train_recipe
+from dialnb.training.recipes import RECIPES, fit
 
 STEPS = {"batch_size": 8, "epochs": 9, "max_steps": 2, "precision": "float32", "learning_rate": 1e-2}
 STEPS |= {"checkpoint_every": 1}
@@ -53,26 +51,24 @@ def encoder(family: str = "bert"):
         return tiny.encoder(family, max_position_embeddings=80)
 
 
-def trainings(folder: Path) -> dict[str, Callable[[Path], tuple]]:
+def trainings() -> dict[str, Callable[[Path], tuple]]:
     """Of each training: a function of a folder for its checkpoints that gives the encoder and the losses."""
-    speakers = ("user", "system") * 3
-    talk = dataset(folder, [Dialogue(str(i), tuple(map(Utterance, speakers, t))) for i, t in enumerate(TALK)], "talk")
     lists = [SelectionGroup(str(i), said[:4], said[4:], (1, 0), "train") for i, said in enumerate(TALK)]
-    replies, slotted = dataset(folder, lists, "replies"), dataset(folder, SLOTTED, "slotted")
+    talks = [Conversation("toy", said) for said in TALK]
 
     def by_recipe(name: str, work: Path) -> tuple:
-        recipe, own = RECIPES[name], encoder()
-        data = [Augmentation(SLOTTED, k=2)] if recipe.paper == "tadse" else [Conversation("toy", t) for t in TALK]
-        return own, train_recipe(name, own, data, replace(recipe.settings, **STEPS), work).curve
-
-    def by_study(function: Callable, work: Path, **inputs) -> tuple:
-        made = function(settings=SETTINGS, folder=work, **inputs)
-        return made["encoder"], made["curve"]
+        recipe = RECIPES[name]
+        own = encoder("electra" if name == "replaced tokens" else "bert")
+        data = {"tadse": [Augmentation(SLOTTED, k=2)], "ums": lists}.get(recipe.paper, talks)
+        options = {"max_length": 40} if recipe.paper == "ums" else {}
+        options |= {"negatives": 2} if "negatives" in signature(recipe.examples).parameters else {}
+        made = fit(name, own, data, replace(recipe.settings, **STEPS), work, options=options)
+        return made.model, made.result.curve
 
     def pretrained(kind: str, work: Path) -> tuple:
         """With word pieces of its own, of which many are equally frequent."""
         recipe = PretrainingRecipe("tiny", kind, vocabulary=80, settings=SETTINGS)
-        own, result = pretrain([Conversation("toy", t) for t in TALK], recipe, work, "cpu")
+        own, result = pretrain(talks, recipe, work, "cpu")
         return own, result.curve
 
     def fine_tuned(work: Path) -> tuple:
@@ -86,37 +82,14 @@ def trainings(folder: Path) -> dict[str, Callable[[Path], tuple]]:
         own.transformer.pooler = None
         return load_encoder(own.save(work / "encoder"), device="cpu"), None
 
+    def on_replies(work: Path) -> tuple:
+        """UMS on lists that are cut from dialogues."""
+        made = fit("UMS", encoder(), talks, SETTINGS, work, options={"max_length": 40})
+        return made.model, made.result.curve
+
     found = {name: partial(by_recipe, name) for name in RECIPES}
-    source = templates.Filled("SNIPS", slotted, k=2)
-    found |= {
-        f"{name}, in its study": partial(
-            by_study, templates.train_templates, recipe=name, encoder=encoder(), sources=[source], options={}
-        )
-        for name in ("TaDSE L_u", "TaDSE w/ MLP")
-    }
-    found["stage one"] = partial(
-        by_study, matching.adapt, encoder=encoder(), corpora=[talk], head_steps=2, limit=None, max_length=20
-    )
-    for model in matching.MODELS:
-        chosen = {"corpora": [talk], "matching": matching.Matching(model, negatives=2), "min_turns": 3, "dev": ()}
-        found[model] = partial(by_study, matching.train_matching, encoder=encoder(), **chosen)
-    asked = {"parts": [replies], "limit": None, "max_length": 40}
-    for kind, family in (("BERT", "bert"), ("ELECTRA", "electra")):
-        found[f"{kind}+"] = partial(by_study, selectors.post_train, encoder=encoder(family), kind=kind, **asked)
-        found[f"pretraining {kind}"] = partial(pretrained, kind.lower())
-    asked |= {"protocol": "paper", "dev": None, "probe": None, "seeds": (0,)}
-    for name, tasks in (("selector", ()), ("UMS", TASKS)):
-        found[name] = partial(by_study, selectors.train_selector, name=name, encoder=encoder(), tasks=tasks, **asked)
-    found["UMS on replies"] = partial(
-        by_study, matrix_models.train_on_replies, encoder=encoder(), corpora=[talk], limit=None, max_length=40
-    )
-    return found | {"fine-tuning": fine_tuned, "incomplete encoder": incomplete}
-
-
-def own_copies(made: partial) -> partial:
-    """Trainings change the encoder they are given: a second start gets another copy."""
-    given = {name: value.clone() if name == "encoder" else value for name, value in made.keywords.items()}
-    return partial(made.func, *made.args, **given)
+    found |= {f"pretraining {kind}": partial(pretrained, kind) for kind in ("bert", "electra")}
+    return found | {"fine-tuning": fine_tuned, "incomplete encoder": incomplete, "UMS on replies": on_replies}
 
 
 def digest(model, curve) -> str:
@@ -145,12 +118,12 @@ def killed_once(made: Callable, work: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     place, worn = Path(sys.argv[1]), sys.argv[2] == "worn"
-    every = list(trainings(place).items())
+    every = list(trainings().items())
     for number, (name, made) in enumerate(reversed(every) if worn else every):
         work = place / f"{number}"
         work.mkdir()
         if worn:
             random.seed(number), np.random.seed(number), torch.manual_seed(number)
-            killed_once(own_copies(made) if isinstance(made, partial) else made, work)
+            killed_once(made, work)
             torch.randn(number + 1), np.random.rand(3)
-        print(f"{name}\t{digest(*(own_copies(made) if isinstance(made, partial) else made)(work))}", flush=True)
+        print(f"{name}\t{digest(*made(work))}", flush=True)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dialnb.cli import main
 from dialnb.data import bundle, load
-from dialnb.data.bundling import RECIPES, Recipe, allowed, attribution, make, split_by_rank, spread
 from dialnb.data.records import Dialogue, IntentUtterance, RetrievalQuery, ScoredPair, Slot, Utterance
 from dialnb.data.store import Store
 from dialnb.errors import DataError, UnknownName
+from tools.bundling import RECIPES, Recipe, allowed, attribution, encode, make, split_by_rank, spread, to_lines
 
 FOLDER = Path(bundle.__file__).parent.parent / "assets" / "data"
 TEXT = st.text(max_size=5)
@@ -42,14 +42,14 @@ def no_sources(monkeypatch, tmp_path):
 
 @given(RECORDS)
 def test_a_record_survives_being_written_and_read(record):
-    line = bundle.to_lines([record])
+    line = to_lines([record])
     assert line.count(b"\n") == 1
     assert bundle.decoder(type(record))(json.loads(line)) == record
 
 
 def test_default_values_at_the_end_are_not_written():
     dialogue = Dialogue("7", (Utterance("user", "hi"), Utterance("system", "bye", intent="end")))
-    assert bundle.encode(dialogue) == ["7", [["user", "hi"], ["system", "bye", [], [], "end"]]]
+    assert encode(dialogue) == ["7", [["user", "hi"], ["system", "bye", [], [], "end"]]]
 
 
 @pytest.mark.parametrize(("name", "variant"), STORED)

@@ -14,8 +14,11 @@ from scipy import stats
 
 from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse_claims, verdict_text
 from dialnb.claims import judge as judge_case
+from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
-from dialnb.claims.intervals import (
+from dialnb.claims.papers import SLUGS, load_paper, project_root
+from dialnb.errors import DataError
+from dialnb.evaluation.intervals import (
     Interval,
     Stratum,
     choice_interval,
@@ -24,10 +27,6 @@ from dialnb.claims.intervals import (
     trainings_to_decide,
     units_to_decide,
 )
-from dialnb.claims.judge import Unjudged
-from dialnb.errors import DataError
-from dialnb.papers import SLUGS, load_paper, project_root
-from dialnb.report.gather import gather, recorded_runs
 
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])
 """Noise that averages to zero, for tests whose answer must not depend on a draw."""
@@ -687,8 +686,8 @@ def test_claims_that_a_papers_own_cells_contradict_count_as_no_fail(slug, contra
 
 
 @pytest.fixture(scope="module")
-def recorded():
-    return {group.slug: group.judged.frame.set_index("id") for group in gather(recorded_runs()) if group.runs}
+def recorded(recorded_groups):
+    return {group.slug: group.judge().frame.set_index("id") for group in recorded_groups if group.runs}
 
 
 def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_trainings(recorded):

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from dialnb.data import datasets, load, readers, sources
-from dialnb.data.readers import Reader, Skipped, all_readers, get_reader, json_lines, load_json, reader, row, text_lines
-from dialnb.data.records import IntentUtterance, Record
+from dialnb.data import load, readers, sources
+from dialnb.data.readers import Files, Reader, all_readers, get_reader, reader
+from dialnb.data.records import TEXTS, IntentUtterance, Record
 from dialnb.data.sources import Source, SourceFile
 from dialnb.data.store import Store
 from dialnb.errors import DataError, Offline, UnknownName
@@ -42,14 +42,13 @@ class Tiny:
 
     def register(self, version: int) -> None:
         @reader("Tiny", variants=("plain", "loud"), version=version)
-        def read_tiny(store, skipped, variant="plain"):
+        def read_tiny(files, variant):
             self.runs += 1
-            for where, line in text_lines(store.path("Tiny", "tiny.tsv")):
+            for line in files.lines("tiny.tsv"):
                 if line.startswith("\t"):
-                    skipped.add("no text", where)
+                    files.skipped["no text"] += 1
                     continue
-                with row(where):
-                    text, intent, split = line.split("\t")
+                text, intent, split = line.split("\t")
                 yield IntentUtterance(text.upper() if variant == "loud" else text, intent, split=split)
 
         self.monkeypatch.setattr(readers, "all_readers", lambda: {"Tiny": read_tiny})
@@ -192,26 +191,18 @@ def test_two_readers_for_one_dataset_are_refused(monkeypatch):
         all_readers.__wrapped__()
 
 
-def test_text_helpers_name_the_place(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"a": 1}\r\n\n{"a": "x\xe2\x80\xa8y"}\n{oops\n')
-    rows = json_lines(path)
-    assert next(rows) == ("rows.jsonl line 1", {"a": 1})
-    assert next(rows) == ("rows.jsonl line 3", {"a": "x\u2028y"})
+def test_rows_know_their_place():
+    files = Files(None, "Toy")
+    rows = files.json_lines("rows.jsonl", b'{"a": 1}\r\n\n{"a": "x\xe2\x80\xa8y"}\n{oops\n')
+    assert (next(rows), files.place) == ({"a": 1}, "rows.jsonl line 1")
+    assert (next(rows), files.place) == ({"a": "x\u2028y"}, "rows.jsonl line 3")
     with pytest.raises(DataError, match=r"rows\.jsonl line 4"):
         next(rows)
     with pytest.raises(DataError, match=r"rows\.json is not the JSON document.*line 2"):
-        load_json(b"{\n1", "rows.json")
+        files.json("rows.json", b"{\n1")
     with pytest.raises(DataError, match=r"latin\.txt line 2 is not utf-8"):
-        list(text_lines(b"fine\n\xe9\n", "latin.txt"))
-
-
-def test_skipped_rows_are_counted_by_reason_with_a_first_place():
-    skipped = Skipped()
-    skipped.add("empty", "a line 1")
-    skipped.add("empty", "a line 2", count=3)
-    assert (skipped.counts, skipped.examples) == ({"empty": 4}, {"empty": "a line 1"})
+        list(files.lines("latin.txt", b"fine\n\xe9\n"))
 
 
 def test_texts_are_known_for_every_record_type():
-    assert datasets.TEXTS.keys() == {kind.__name__ for kind in typing.get_args(Record)}
+    assert TEXTS.keys() == set(typing.get_args(Record))

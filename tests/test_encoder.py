@@ -20,7 +20,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.models import cpu, places
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 
 PACKED = ("bert", "roberta", "electra", "distilbert")
 PADDED = ("mpnet", "t5")

@@ -13,7 +13,7 @@ from dialnb.data.corpora import Conversation
 from dialnb.errors import DataError
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pretraining import UNASKED, dialogue_examples, words_of
-from dialnb.models.tokens import Tokens, pack
+from dialnb.tokens import Tokens, pack
 from dialnb.training import TrainingSettings, train
 from dialnb.training.objectives import Imitation
 from dialnb.training.recipes import train_recipe

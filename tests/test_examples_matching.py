@@ -23,7 +23,7 @@ from dialnb.examples.matching import (
 )
 from dialnb.examples.posttraining import WholeWordMasks, next_sentence_examples, replaced_token_examples
 from dialnb.models.selector import add_marks
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 
 SESSIONS = [("a1", "a2", "a3", "a4"), ("b1",), ("c1", "c2"), tuple(f"d{i}" for i in range(30))]
 
@@ -69,8 +69,6 @@ def test_the_context_is_the_nearest_utterances_ties_towards_the_past(past, futur
     assert [f"p{i}" for i, side in by_distance if side == 0] == before
     assert [f"f{i}" for i, side in by_distance if side == 1] == after
     assert neighbours(group, turns, "past") == ([f"p{i}" for i in range(1, min(turns, past) + 1)], [])
-    both = neighbours(group, turns, per_side=True)
-    assert [len(side) for side in both] == [min(turns, past), min(turns, future)]
 
 
 def test_blank_neighbours_do_not_exist_and_unknown_sides_are_refused():
@@ -144,7 +142,7 @@ def test_the_retrieval_set_ranks_by_bm25_and_caps_both_kinds():
 def test_the_retrieval_set_leaves_the_gpu_alone(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     build_retrieval(labelled())
-    assert os.environ["JAX_PLATFORMS"] == "cpu", "JAX, which bm25s uses where it is, takes most of a GPU's memory"
+    assert "JAX_PLATFORMS" not in os.environ, "other libraries of the process may want JAX on the GPU"
 
 
 def test_the_retrieval_set_is_seeded_distinct_and_unambiguous():

@@ -103,13 +103,6 @@ def test_no_pairs_make_no_examples(encoder):
     assert len(pair_examples(encoder, [])) == 0
 
 
-def test_extras_travel_with_their_pairs(encoder):
-    pairs = [("hello", "bye"), ("yes", "no"), ("one", "two")]
-    examples = pair_examples(encoder, pairs, extras={"weights": np.array([1.0, 0.5, 0.2])}, groups=[np.arange(3)])
-    assert examples.batch(np.array([2, 0]), None).arrays["weights"].tolist() == [0.2, 1.0]
-    assert examples.groups[0].tolist() == [0, 1, 2]
-
-
 def test_a_sentence_is_its_own_positive(encoder):
     batch = dropout_examples(encoder, ["hello", "book a table"]).batch(np.array([1, 0]), None)
     both = batch.tokens["pair"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import tiny
 from scipy import sparse
 
-from dialnb.data import load
 from dialnb.data.records import IntentUtterance, RetrievalQuery, SelectionGroup
 from dialnb.evaluation import (
     evaluate_blocks,
@@ -21,9 +19,6 @@ from dialnb.evaluation.actions import ActionExample, majority_rows
 from dialnb.evaluation.floors import Lexical, chance_rows, lexical_scorer
 from dialnb.evaluation.vectors import EncodeOnce, normalise
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import FLOORS, project_root
-from dialnb.runs.files import read_rows
-from dialnb.studies.recorded import recorded_floors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ["my old kernel does not boot", "the kernel boots", "a table for two please", "two tables are free", "thanks"]
@@ -105,20 +100,3 @@ def test_chance_follows_from_metric_and_settings_alone():
     found = chance_rows(rows)
     assert found["value"].tolist() == pytest.approx([0.2, 3, 100 / 101, 0.1, 50])
     assert set(found["model"]) == {"Chance"} and set(found["encoder"]) == {"none"}
-
-
-def test_the_floor_of_the_recorded_selectors_lies_above_every_one_of_them():
-    folder = project_root() / "papers" / "ums" / "results" / "gpu"
-    rows, items = recorded_floors("ums", folder)
-    known = read_rows(folder, "items.csv").query("table == 'T2' and dataset == 'UbuntuIRC'")
-    own = items.query("table == 'T2' and model == 'TF-IDF'")
-    assert set(own["item"]) == set(known["item"]) and own["group"].nunique() == 263
-    assert set(rows["model"]) == {"TF-IDF", "Chance"} <= set(FLOORS)
-    assert own["value"].mean() == pytest.approx(0.541, abs=0.005)
-    assert known[~known["model"].isin(FLOORS)].groupby("model")["value"].mean().max() < own["value"].mean()
-    groups = [each.id.partition("#")[0] for each in load("bundled/UbuntuIRC", "selection-10", "test")]
-    assert own.sort_values("item")["group"].tolist() == groups
-
-
-def test_tiny_encoders_lend_their_pieces_as_well():
-    assert Lexical(tiny.encoder(), ["yes no"]).encode(["yes"], max_length=8).shape[0] == 1

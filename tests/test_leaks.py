@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import pandas as pd
 import pytest
 
+from dialnb.claims.leaks import earlier_encoders, known_overlaps, leak_notes, leaks, read_by
+from dialnb.claims.papers import FLOORS, project_root
 from dialnb.data import load
 from dialnb.data.corpora import COLLECTIONS, Part, collection
-from dialnb.data.leaks import STOCK, earlier_encoders, known_overlaps, leak_notes, leaks, overlap, read_by, telling
-from dialnb.papers import FLOORS, project_root
-from dialnb.runs.files import read_rows
+from dialnb.files import read_rows
 
 TESTS = {
     **{name: [(f"bundled/{name}", None)] for name in ("CLINC150", "BANKING77", "SNIPS", "HWU64", "CI-ToD", "SGD")},
@@ -28,6 +31,28 @@ TESTS = {
 
 EVERYTHING = [Part("bundled/dialogues"), *dict.fromkeys(part for name in COLLECTIONS for part in collection(name))]
 """All that an encoder or a recipe is trained on; TaDSE and the selectors train on the training split of their test."""
+
+
+STOCK = 0.05
+"""A smaller share of a test set is stock phrases, which every corpus holds."""
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+def telling(texts: Iterable[str]) -> set[str]:
+    """The distinct texts, without case and punctuation, that are too long to be said twice by chance."""
+    lines = "\n".join({text.replace("\n", " ") for text in texts}).casefold()
+    plain = {line.strip() for line in re.sub(r"[^\w\n]+", " ", lines).split("\n")}  # all at once, which is quick
+    return {text for text in plain if (len(text) >= 12 if is_chinese(text) else text.count(" ") >= 5)}
+
+
+def is_chinese(text: str) -> bool:
+    return not text.isascii() and CHINESE.search(text) is not None
+
+
+def overlap(test: set[str], read: set[str]) -> float:
+    """The share of a test's telling texts that were read."""
+    return len(test & read) / max(1, len(test))
 
 
 def parts_of(label: str) -> Part:

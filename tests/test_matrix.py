@@ -15,27 +15,19 @@ import pytest
 from scipy import stats
 
 from dialnb.claims import load_claims
+from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
+from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.errors import DataError
+from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
+from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
+from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
 from dialnb.studies.matrix_guide import advice, picks
-from dialnb.studies.matrix_models import (
-    FILLS,
-    PAPERS,
-    SpokenTemplates,
-    cost,
-    job,
-    reply_lists,
-    steps_for,
-    tokens_a_second,
-)
-from dialnb.studies.matrix_ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
-from dialnb.studies.matrix_tasks import COLUMNS, by_group
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer
 
@@ -135,17 +127,22 @@ def test_steps_follow_from_the_tokens_of_a_step():
 
 def matrix_run(**settings) -> SimpleNamespace:
     profiles = load_profiles("matrix")
-    return SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), profile="smoke", root=None)
+    run = SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), encoder=tiny)
+    run.elsewhere = lambda slug: load_profiles(slug).resolve("smoke")
+    return run
 
 
 def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
-    run, corpora = matrix_run(batch_size=16, tokens=10_000), [load("bundled/dialogues")[:40]]
+    run, talks = matrix_run(batch_size=16, tokens=10_000), Dialogues([load("bundled/dialogues")[:40]])
     for method in ("WMDC", "TaDSE", "DialogueCSE", "UMS"):
-        found = None
+        steps = None
         for name in ("pilot", "train"):
-            function, inputs = job(run, method, tiny(), corpora, None, found)
+            model = matrix.method(run, method, talks, steps)
+            function, inputs = job_of({}, model, tiny(), 1)
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
+            whole = matrix.batch_of(matrix.method(run, method, talks, 1))
+            steps = steps_for(10_000, whole, found)
         assert cost(found)["tokens"] == pytest.approx(10_000, rel=0.2), method
 
 
@@ -157,12 +154,12 @@ def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
         return function(**inputs, folder=tmp_path / name)
 
     run.stage = stage
-    assert tokens_a_second(run, "DSE", tiny(), [load("bundled/dialogues")[:40]], 40) > 0
+    assert tokens_a_second(run, "DSE", Dialogues([load("bundled/dialogues")[:40]], 40)) > 0
     assert asked == [("warm up DSE", 10, 6), ("time DSE", 12, 6)]
 
 
 def test_templates_come_from_the_dialogues_alone():
-    made = SpokenTemplates([load("bundled/dialogues")[:40]], None, 200).augmentation()
+    (made,) = SpokenTemplates(Dialogues([load("bundled/dialogues")[:40]]), 200).read()
     assert len(made.templates) == 200 and any("{" in text for text in made.templates)
     assert made.counts.max() <= 1 + FILLS * max(text.count("{") for text in made.templates)  # no product over slots
 
@@ -201,7 +198,7 @@ def test_a_cross_encoder_below_the_raw_encoder_is_said_to_be_untrained(score, sa
     levels = {"raw": 8, "DSE": 13, "UMS": score}
     parts = [pd.DataFrame({"value": at + noise, "seed": range(10), "model": name}) for name, at in levels.items()]
     rows = pd.concat(parts).assign(table="T1", task="Dialogue replies", column="Dialogue replies")
-    run = SimpleNamespace(results=rows)
+    run = SimpleNamespace(results=rows, rows=lambda table: rows[rows["table"] == table])
     (line,) = [line for line in advice(run, picks(matrix.units(run))) if "cross-encoder" in line]
     assert "worse than the best sentence encoder, DSE" in line and said in line
 
@@ -210,10 +207,9 @@ def test_the_study_declares_the_methods_and_tasks_that_it_has():
     paper, parameters = load_paper("matrix"), load_profiles("matrix").parameters
     assert "matrix" in OWN and paper.own
     assert all(isinstance(note, str) for table in paper.tables.values() for note in table.notes)
-    assert [row.labels["model"] for row in paper.tables["T1"].rows] == ["raw", *PAPERS]
-    assert list(paper.tables["T1"].columns) == [column.name for column in COLUMNS]
-    assert set(parameters["methods"].choices) == set(PAPERS)
-    assert set(parameters["tasks"].choices) == set(matrix.TASKS) == set(parameters["tasks"].default)
+    methods = [row.labels["model"] for row in paper.tables["T1"].rows]
+    assert set(methods) == {"raw", *parameters["methods"].choices}
+    assert set(paper.tables["T1"].columns) == set(parameters["tasks"].choices) == set(parameters["tasks"].default)
     sides = json.dumps([vars(claim) for claim in load_claims("matrix")])
     assert all(json.dumps(name) in sides for name in ("UMS", "TaDSE", "DialogueCSE", "WMDC", "DSE 123-1"))
 

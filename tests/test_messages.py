@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import errno
 import re
@@ -20,11 +19,6 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "papers").glob("**/*.md"), *(ROOT / "noteb
 FAMILY = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 
 
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
-
-
 def named_commands() -> Iterator[tuple[str, str, str]]:
     """(file, command, action) of every command that a string of the package or the code in a page names."""
     for path in SOURCES:
@@ -39,10 +33,10 @@ def named_commands() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_command_that_is_named_anywhere_exists():
-    known, named = subcommands(cli.make_parser()), set(named_commands())
+    known, named = cli.dialnb.commands, set(named_commands())
     assert {"corpus", "list", "run"} <= {command for _, command, _ in named}
     assert not {entry for entry in named if entry[1] not in known}
-    actions = {command: subcommands(parser) for command, parser in known.items()}
+    actions = {name: getattr(command, "commands", {}) for name, command in known.items()}
     assert not {entry for entry in named if entry[2] and actions[entry[1]] and entry[2] not in actions[entry[1]]}
 
 
@@ -66,6 +60,6 @@ def test_an_error_of_the_system_ends_a_command_with_a_sentence(monkeypatch, caps
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device", "table.csv")
 
-    monkeypatch.setattr("dialnb.commands.run.list_papers", full)
+    monkeypatch.setattr("dialnb.runs.profiles.known_papers", full)
     assert cli.main(["list"]) == 1
     assert capsys.readouterr().err == "dialnb: table.csv: no space left on device\n"

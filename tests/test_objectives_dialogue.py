@@ -11,7 +11,6 @@ import torch
 from test_examples_manipulations import groups as selection_groups
 from torch import nn
 
-from dialnb.benchmarks.matching import bench_matching, naive_loss
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.geometry import whiten
 from dialnb.examples.manipulations import manipulation_examples
@@ -19,15 +18,16 @@ from dialnb.examples.matching import build_groups, matching_examples
 from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
-from dialnb.models.tokens import Tokens, pack
+from dialnb.studies.dialoguecse import compare_speed, loop_loss
+from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
 from dialnb.training.objectives_dialogue import (
     ManipulationObjective,
     MatchingGuidedObjective,
     SiameseObjective,
-    replaced_token_detection,
 )
+from dialnb.training.pretrain import replaced_token_detection
 
 EXACT = {"precision": "float64", "batch_size": 10, "seed": 5}
 
@@ -179,7 +179,7 @@ def test_the_packed_loss_is_that_of_a_loop_over_candidates(aggregation):
     encoder.double(), objective.double()
     batch = examples.batch(np.arange(8), None)
     ways = []
-    for loss in (objective.terms(encoder, batch)["matching"], naive_loss(encoder, objective, batch)):
+    for loss in (objective.terms(encoder, batch)["matching"], loop_loss(encoder, objective, batch)):
         encoder.zero_grad(), objective.zero_grad()
         loss.backward()
         named = [*encoder.named_parameters(), *objective.named_parameters("objective")]
@@ -216,16 +216,15 @@ def test_an_unknown_aggregation_is_refused():
         MatchingGuidedObjective(4, "I3")
 
 
-def test_the_benchmark_measures_both_and_finds_one_loss():
-    encoder, _, examples = cases("I2")
-    row = bench_matching(encoder, examples, groups=3, repeats=1)
+def test_the_comparison_of_speed_measures_both_ways_and_finds_one_loss():
+    row = compare_speed(tiny.encoder(dropout=0.0), groups=1)
     assert row["difference"] < 1e-5 and row["times faster"] > 0
 
 
 # --- baselines --------------------------------------------------------------------------------------------------------
 
 
-def test_a_flow_can_be_undone_and_knows_its_volume():
+def test_a_flow_knows_its_volume():
     torch.manual_seed(0)
     model = Flow(5, layers=3).double()
     for parameter in model.parameters():
@@ -233,7 +232,6 @@ def test_a_flow_can_be_undone_and_knows_its_volume():
     x = torch.randn(7, 5, dtype=torch.float64)
     z, change = model(x)
     assert (z - x).abs().max() > 0.1
-    torch.testing.assert_close(model.inverse(z), x, rtol=1e-9, atol=1e-9)
     for row in range(3):
         jacobian = torch.autograd.functional.jacobian(lambda y: model(y[None])[0][0], x[row])
         assert torch.linalg.slogdet(jacobian)[1].item() == pytest.approx(change[row].item(), abs=1e-9)

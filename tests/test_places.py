@@ -210,7 +210,7 @@ def test_every_encoder_that_a_paper_starts_from_is_in_the_registry(path):
 def test_the_commands_on_data_know_encoders(pinned, mirrored, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DIALNB_MIRROR", str(mirrored))
     monkeypatch.setenv("DIALNB_OFFLINE", "1")
-    monkeypatch.setattr("dialnb.commands.data.load_registry", lambda: {HUB_ID: pinned})
+    monkeypatch.setattr("dialnb.data.sources.load_registry", lambda: {HUB_ID: pinned})
     assert main(["data", "list"]) == 0 and main(["data", "info", HUB_ID]) == 0
     said = capsys.readouterr().out
     assert "sentence encoder" in said and "English" in said and "model.safetensors" in said

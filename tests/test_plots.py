@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
-from matplotlib.text import Annotation
 
 from dialnb import plots
 from dialnb.errors import DataError
@@ -193,19 +192,18 @@ def test_a_legend_below_is_no_wider_than_its_figure():
 # --- uniformity and alignment -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spread", [0.05, 1e-6])
-def test_names_of_crowded_points_do_not_overlap(spread):
-    random = np.random.default_rng(2)
-    data = pd.DataFrame(random.normal(size=(9, 2)) * spread, columns=["uniformity", "alignment"])
-    data.loc[8] = [-2.0, 1.0]
-    figure = plots.uniformity_alignment(data.assign(model=[f"model {i}" for i in range(9)]))
-    figure.draw_without_rendering()
-    notes = [child for child in figure.axes[0].get_children() if isinstance(child, Annotation)]
-    for note in notes:
-        note.arrow_patch.set_visible(False)
-    boxes = [matplotlib.text.Text.get_window_extent(note) for note in notes]
-    assert sorted(note.get_text() for note in notes) == [f"model {i}" for i in range(9)]
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+def test_every_point_of_a_space_is_in_the_legend_with_a_mark_of_its_own():
+    data = pd.DataFrame(np.random.default_rng(2).normal(size=(9, 2)), columns=["uniformity", "alignment"])
+    data["model"] = [f"model {i}" for i in range(9)]
+    figure = plots.uniformity_alignment(data)
+    assert legend(figure) == data["model"].tolist()
+    marks = {
+        (to_hex(points.get_facecolor()[0]), points.get_paths()[0].vertices.tobytes())
+        for points in figure.axes[0].collections
+    }
+    assert len(marks) == 9
+    several = plots.uniformity_alignment(pd.concat([data.assign(part=part) for part in "ab"]), panels="part")
+    assert legend(several) == data["model"].tolist() and [axes.get_title() for axes in several.axes] == ["a", "b"]
 
 
 # --- all of them --------------------------------------------------------------------------------------------------

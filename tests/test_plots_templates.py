@@ -8,7 +8,7 @@ import pytest
 
 from dialnb import plots
 from dialnb.errors import DataError
-from dialnb.studies.tadse_data import drawing
+from dialnb.studies.tadse import drawing
 
 
 def words(figure) -> str:

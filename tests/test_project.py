@@ -18,11 +18,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from dialnb import notebooks, plots
-from dialnb.papers import SLUGS, load_paper
+from dialnb import plots
+from dialnb.claims.papers import SLUGS, load_paper
+from dialnb.files import table_at
 from dialnb.report.digest import digest
-from dialnb.report.gather import gather, recorded_runs
-from dialnb.runs.files import table_at
+from tools.overview import overview
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -74,7 +74,9 @@ def test_the_makefile_and_the_readme_install_the_locked_torch(lock):
 def test_the_readme_gives_every_step_of_the_two_commands_without_make():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
-    steps = re.findall(r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff)[^\n$]*)", recipe.split("format: setup")[0])
+    steps = re.findall(
+        r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff|nbstripout)[^\n$]*)", recipe.split("format: setup")[0]
+    )
     assert len(steps) == 5
     for step in steps:
         assert f".venv/bin/python -m {step.removesuffix(' -rs').rstrip()}" in readme, step
@@ -108,29 +110,19 @@ def test_the_readme_lists_every_paper_and_claims_no_notebook_that_is_not_there()
         assert ("not written yet" in row) != (ROOT / "notebooks" / f"{slug}.ipynb").is_file()
 
 
-def test_committed_notebooks_are_clean():
-    assert notebooks.main([str(ROOT / "notebooks")]) == 0
-
-
 PLACE = re.compile(r"(?<![\w.])/(?:home|root|tmp|opt|Users)/\w")
 
 
-@pytest.fixture(scope="module")
-def groups():
-    """What the repository keeps, judged once."""
-    return gather(recorded_runs())
-
-
 @pytest.mark.parametrize("run", sorted(ROOT.glob("papers/*/results/*/run.json")), ids=lambda path: path.parts[-4])
-def test_recorded_runs_are_whole_small_and_name_no_machine(run, groups):
+def test_recorded_runs_are_whole_small_and_name_no_machine(run, recorded_groups):
     said = json.loads(run.read_text(encoding="utf-8"))
     assert said["status"] == "done" and not said["code"]["dirty"] and not said["set_by_hand"].keys() - {"seed"}
     assert table_at(run.parent) and (run.parent / "claims.json").is_file()
     notebook = run.parent / "notebook.ipynb"
     assert notebook.stat().st_size < 3_000_000 and '"image/png"' in notebook.read_text(encoding="utf-8")
-    (group,) = [group for group in groups if run.parent in group.folders]
+    (group,) = [group for group in recorded_groups if run.parent in group.folders]
     told = {claim["id"]: claim["verdict"] for claim in json.loads((run.parent / "claims.json").read_text("utf-8"))}
-    judged = group.judged.frame
+    judged = group.judge().frame
     assert dict(zip(judged["id"], judged["verdict"])) == told, "the report judges as the run did"
     for path in run.parent.rglob("*.*"):
         if path.suffix in (".json", ".ipynb", ".csv", ".md", ".xz"):
@@ -148,13 +140,13 @@ def test_recorded_trials_ran_to_their_end_and_tell_what_the_whole_would_take(run
     assert not PLACE.search(text), f"{run} names a place on a machine"
 
 
-def test_the_digest_is_that_of_the_recorded_runs(groups):
+def test_the_digest_is_that_of_the_recorded_runs(recorded_groups):
     said = (ROOT / "papers" / "REPORT.md").read_text(encoding="utf-8")
-    assert said == digest(groups, ROOT / "papers"), "stale: dialnb record writes it"
+    assert said == digest(recorded_groups, ROOT / "papers"), "stale: python -m tools.record writes it"
 
 
 def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):
-    first, second = (plots.save(plots.overview(), tmp_path / name / "overview") for name in "ab")
+    first, second = (plots.save(overview(), tmp_path / name / "overview") for name in "ab")
     assert [path.suffix for path in first] == [".png", ".svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 import pytest
 
 from dialnb.data import load
-from dialnb.data.readers import Skipped, get_reader
+from dialnb.data.readers import Files, get_reader
 from dialnb.data.records import Slot
 from dialnb.errors import DataError
 
 
-class Files:
+class Stand:
     """Stands in for a store: files by key, archives as dictionaries of members."""
 
     def __init__(self, folder, files):
@@ -38,8 +38,8 @@ def read(tmp_path):
     """read(dataset, files, variant) -> (dialogues, skipped counts)."""
 
     def run(dataset, files, variant=None):
-        skipped = Skipped()
-        return list(get_reader(dataset)(Files(tmp_path, files), skipped, variant)), dict(skipped.counts)
+        rows = Files(Stand(tmp_path, files), dataset)
+        return list(get_reader(dataset)(rows, variant)), dict(rows.skipped)
 
     return run
 

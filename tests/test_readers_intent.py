@@ -7,11 +7,10 @@ import json
 import tarfile
 
 import pytest
-from handmade import read, splits, store_with
+from handmade import read, read_part, splits, store_with
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialnb.data.readers import Skipped
 from dialnb.data.readers.assistants import dse_rows, tadse_rows
 from dialnb.data.readers.intents import head_and_tail
 from dialnb.data.readers.spans import bracketed, chunked, plain_to_bio, tagged
@@ -142,14 +141,14 @@ def test_hwu64_standard_and_annotated_counts(mirror_store):
 def test_hwu64_as_dse_reads_it_falls_short_of_the_printed_3853_test_rows(mirror_store):
     records, skipped = read(mirror_store, "HWU64", "dse")
     assert splits(records) == {"train": 9374, "test": 1628}
-    assert skipped.counts == {"no raw answer": 34}
+    assert skipped == {"no raw answer": 34}
     assert len({item.intent for item in records}) == 64
 
 
 def test_hwu64_as_tadse_reads_it_tests_on_the_standard_list_with_slots(mirror_store):
     records, skipped = read(mirror_store, "HWU64", "tadse")
     assert splits(records) == {"train": 8953, "dev": 1006, "test": 1076}  # the dev list repeats 70 utterances
-    assert skipped.counts == {"repeats an utterance of the dev or test list": 1}
+    assert skipped == {"repeats an utterance of the dev or test list": 1}
     assert sum(bool(item.slots) for item in records if item.split == "test") == 629
 
 
@@ -167,7 +166,7 @@ def test_massive_counts_and_borrowed_slots(mirror_store):
 def test_multidogo_counts(mirror_store):
     records, skipped = read(mirror_store, "MultiDoGO")
     assert splits(records) == {"train": 81616, "dev": 11578, "test": 23326}
-    assert skipped.counts == {"empty utterance": 77}
+    assert skipped == {"empty utterance": 77}
     assert len({item.domain for item in records}) == 6
     assert all(spans_fit(item.text, item.slots) for item in records)
     broken = next(item for item in records if item.text == "hamburg ny to perth amboy nj")
@@ -208,21 +207,20 @@ def test_the_single_hwu64_file_is_split_by_the_rule_of_dse(tmp_path):
     file = {"AnnotatedData/NLU-Data-Home-Domain-Annotated-All.csv": "\n".join([header, *rows])}
     records, skipped = read(store_with(tmp_path, "HWU64", file), "HWU64", "dse-official")
     assert [item.text for item in records if item.split == "test"] == [f"Wake me at {n} am!" for n in (17, 18, 19)]
-    assert skipped.counts == {"irrelevant or unannotated answer": 1}
+    assert skipped == {"irrelevant or unannotated answer": 1}
 
 
 def test_labels_beyond_the_64_most_frequent_are_left_out():
     rows = [(IntentUtterance("text", f"intent{n}"), "Text") for n in range(64) for _ in range(2)]
-    skipped = Skipped()
-    made = list(dse_rows([(IntentUtterance("rare", "rare"), "Rare"), *rows], skipped))
+    made, skipped = read_part(dse_rows, [(IntentUtterance("rare", "rare"), "Rare"), *rows])
     assert len(made) == 128
-    assert skipped.counts == {"label beyond the 64 most frequent": 1}
+    assert skipped == {"label beyond the 64 most frequent": 1}
 
 
 def test_listed_utterances_are_recognised_without_case_and_punctuation():
     listed = {("a_b", "set an alarm"): "test", ("a_b", "another"): "train"}
     rows = [(IntentUtterance("set an alarm", "a_b"), "Set an alarm!"), (IntentUtterance("another", "a_b"), "Another")]
-    assert [item.split for item in tadse_rows([*rows, rows[0]], listed, Skipped())] == ["test", "train"]
+    assert [item.split for item in read_part(tadse_rows, [*rows, rows[0]], listed)[0]] == ["test", "train"]
 
 
 def test_parallel_files_of_different_length_are_refused(monkeypatch, tmp_path, mirror_store):

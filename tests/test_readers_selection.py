@@ -7,12 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from handmade import read, splits, store_with, zipped
+from handmade import read, read_part, splits, store_with, zipped
 
-from dialnb.data.readers import Skipped, get_reader
+from dialnb.data.readers import get_reader
 from dialnb.data.readers.irc import build_selection, merge_turns, read_conversations, read_message, strip_addressees
 from dialnb.data.readers.retrieval import matching_groups, retrieval_queries
-from dialnb.data.readers.selection import selection_groups, selection_rows
+from dialnb.data.readers.selection import in_runs, in_tens, selection_groups, selection_rows
 from dialnb.data.records import Dialogue, MatchingGroup, SelectionGroup, Utterance
 from dialnb.errors import DataError
 
@@ -22,16 +22,19 @@ def ten(context: str, positive: int = 0) -> str:
     return "".join(f"{int(number == positive)}\t{context}\tanswer {number}\n" for number in range(10))
 
 
-def groups(text: str, candidates: int | None, positive_first: bool = True) -> list[SelectionGroup]:
-    rows = selection_rows(text.encode(), "test.txt", Skipped())
-    return list(selection_groups(rows, "test", candidates, positive_first))
+def groups(text: str, gather=in_tens, positive_first: bool = True) -> list[SelectionGroup]:
+    def records(files):
+        rows = selection_rows(files, "test.txt", text.encode())
+        yield from selection_groups(gather(rows), "test", positive_first)
+
+    return read_part(records)[0]
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def test_ten_rows_of_one_context_are_one_group():
-    first, second = groups(ten("hi\thow are you") + ten("hello"), 10)
+    first, second = groups(ten("hi\thow are you") + ten("hello"))
     assert first.context == ("hi", "how are you")
     assert first.candidates[:2] == ("answer 0", "answer 1")
     assert first.labels == (1,) + (0,) * 9
@@ -39,20 +42,20 @@ def test_ten_rows_of_one_context_are_one_group():
 
 
 def test_a_positive_that_is_not_first_is_refused_only_where_the_corpus_lists_it_first():
-    assert groups(ten("hi", positive=3), 10, positive_first=False)[0].labels[3] == 1
+    assert groups(ten("hi", positive=3), positive_first=False)[0].labels[3] == 1
     with pytest.raises(DataError, match=r"test.txt line 1: expected one positive, listed first"):
-        groups(ten("hi", positive=3), 10)
+        groups(ten("hi", positive=3))
 
 
 def test_groups_that_mix_contexts_or_stop_short_are_refused():
     with pytest.raises(DataError, match=r"test.txt line 10: another context than test.txt line 1"):
-        groups("\n".join(ten("hi").splitlines()[:9]) + "\n" + ten("hello"), 10)
+        groups("\n".join(ten("hi").splitlines()[:9]) + "\n" + ten("hello"))
     with pytest.raises(DataError, match=r"line 11: the last group has 1 candidates, expected 10"):
-        groups(ten("hi") + "1\thello\tthere", 10)
+        groups(ten("hi") + "1\thello\tthere")
 
 
 def test_training_rows_pair_a_positive_with_its_negative_even_when_contexts_repeat():
-    made = groups("1\thi\tyes\n0\thi\tno\n1\thi\tsure\n0\thi\tnever\n1\tbye\tbye\n", None)
+    made = groups("1\thi\tyes\n0\thi\tno\n1\thi\tsure\n0\thi\tnever\n1\tbye\tbye\n", in_runs)
     assert [(group.candidates, group.labels) for group in made] == [
         (("yes", "no"), (1, 0)),
         (("sure", "never"), (1, 0)),
@@ -63,14 +66,13 @@ def test_training_rows_pair_a_positive_with_its_negative_even_when_contexts_repe
 @pytest.mark.parametrize("line", ["2\thi\tyes", "1\tyes", "1\t \tyes", "hello"])
 def test_a_malformed_row_is_named_by_file_and_line(line):
     with pytest.raises(DataError, match=r"malformed row at test.txt line 2"):
-        groups(f"1\thi\tyes\n{line}\n", None)
+        groups(f"1\thi\tyes\n{line}\n", in_runs)
 
 
 def test_empty_context_utterances_are_counted():
-    skipped = Skipped()
-    (only,) = selection_rows(b"1\thi\t\tyou\tyes\n\n", "train.txt", skipped)
+    (only,), skipped = read_part(selection_rows, "train.txt", b"1\thi\t\tyou\tyes\n\n")
     assert only.context == ("hi", "you")
-    assert skipped.counts == {"empty utterance in a context": 1, "blank line": 1}
+    assert skipped == {"empty utterance in a context": 1, "blank line": 1}
 
 
 def test_ubuntu_v1_is_read_from_its_archive(tmp_path):
@@ -98,7 +100,7 @@ def test_official_e_commerce_is_read_from_an_archive_fetched_by_hand(tmp_path):
         ("user", "c"),
         ("system", "d"),
     ]
-    assert skipped.counts == {"session of fewer than 4 turns": 1}
+    assert skipped == {"session of fewer than 4 turns": 1}
 
 
 def test_dstc7_answers_of_the_test_set_come_from_their_own_file(tmp_path):
@@ -138,40 +140,32 @@ def test_a_dstc7_answer_that_is_not_a_candidate_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "expected", "reason"),
+    ("line", "expected"),
     [
-        ("[12:18] <|trey|> quite stable  :)", Utterance("|trey|", "quite stable  :)"), None),
-        ("[13:16]  * krycek giggles", Utterance("krycek", "giggles"), None),
-        ("=== usual [~u@host]  has joined #ubuntu", None, "system line"),
-        ("[07:24] <lokita>", None, "empty message"),
-        ("[07:09]  * homejoe", None, "empty message"),
-        ("[01:26] -spammer:#ubuntu- buy this", None, "notice"),
+        ("[12:18] <|trey|> quite stable  :)", Utterance("|trey|", "quite stable  :)")),
+        ("[13:16]  * krycek giggles", Utterance("krycek", "giggles")),
+        ("=== usual [~u@host]  has joined #ubuntu", "system line"),
+        ("[07:24] <lokita>", "empty message"),
+        ("[07:09]  * homejoe", "empty message"),
+        ("[01:26] -spammer:#ubuntu- buy this", "notice"),
     ],
 )
-def test_a_log_line_is_a_message_or_counted_by_reason(line, expected, reason):
-    skipped = Skipped()
-    assert read_message("log line 1", line, skipped) == expected
-    assert dict(skipped.counts) == ({reason: 1} if reason else {})
+def test_a_log_line_is_a_message_or_the_reason_why_it_is_none(line, expected):
+    assert read_message(line) == expected
 
 
 def test_a_log_line_of_no_known_form_is_an_error():
-    with pytest.raises(DataError, match="log line 9"):
-        read_message("log line 9", "hello?", Skipped())
+    with pytest.raises(ValueError, match="neither a message"):
+        read_message("hello?")
 
 
 def test_conversations_gather_lines_by_number_and_count_the_rest():
-    log = [
-        ("l 1", "[01:00] <a> one"),
-        ("l 2", "=== b has joined"),
-        ("l 3", "[01:01] <b> two"),
-        ("l 4", "[01:02] <c> x"),
-    ]
-    skipped = Skipped()
-    made = list(read_conversations([("c 1", "log:0 2"), ("c 2", "log:1")], {"log": log}, "dev", skipped))
+    log = [Utterance("a", "one"), "system line", Utterance("b", "two"), Utterance("c", "x")]
+    made, skipped = read_part(read_conversations, "gold", b"log:0 2\nlog:1\n", "dev", {"log": log})
     assert made == [Dialogue("log:0", (Utterance("a", "one"), Utterance("b", "two")), split="dev")]
-    assert skipped.counts == {"system line": 1, "conversation without a message": 1, "line without annotation": 1}
-    with pytest.raises(DataError, match="c 1: there is no log 'other'"):
-        list(read_conversations([("c 1", "other:0")], {"log": log}, "dev", skipped))
+    assert skipped == {"system line": 1, "conversation without a message": 1, "line without annotation": 1}
+    with pytest.raises(DataError, match="gold line 1: there is no log 'other'"):
+        read_part(read_conversations, "gold", b"other:0", "dev", {"log": log})
 
 
 def test_messages_in_a_row_are_merged_and_the_name_of_the_addressee_goes():
@@ -227,16 +221,16 @@ def test_too_few_other_responses_are_an_error():
 def test_ubuntu_irc_counts(mirror_store):
     conversations, skipped = read(mirror_store, "UbuntuIRC")
     assert splits(conversations) == {"train": 9229, "dev": 329, "test": 583}
-    assert len(conversations) + skipped.counts["conversation without a message"] == 17267 + 494 + 961
+    assert len(conversations) + skipped["conversation without a message"] == 17267 + 494 + 961
     said = sum(len(item.utterances) for item in conversations)
-    counted = sum(skipped.counts[reason] for reason in ("system line", "empty message", "line without annotation"))
+    counted = sum(skipped[reason] for reason in ("system line", "empty message", "line without annotation"))
     assert said + counted == 220463 + 12500 + 15000
 
 
 def test_all_log_lines_are_there_for_language_modelling(mirror_store):
     logs, skipped = read(mirror_store, "UbuntuIRC", "lines")
     assert splits(logs) == {"train": 153, "dev": 10, "test": 10}
-    assert sum(len(item.utterances) for item in logs) + sum(skipped.counts.values()) == 247963
+    assert sum(len(item.utterances) for item in logs) + sum(skipped.values()) == 247963
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +264,7 @@ def test_e_commerce_and_douban_samples(mirror_store):
         ("test", (1,) + (0,) * 9): 100,
     }
     sessions, skipped = read(mirror_store, "E-commerce", "sessions")
-    assert len(sessions) + skipped.counts["session of fewer than 4 turns"] == len(records)
+    assert len(sessions) + skipped["session of fewer than 4 turns"] == len(records)
     assert min(len(item.utterances) for item in sessions) == 4
     assert sessions[0].utterances[-1] == Utterance("system", "发邮政的哦")
     assert [item.labels for item in read(mirror_store, "Douban")[0]] == [(1, 0)] * 57
@@ -310,22 +304,20 @@ def test_dialoguecse_training_sample(mirror_store):
 
 def test_a_training_row_has_both_sides_and_its_candidates():
     line = "a|b\tc\t1|0-1-0\t1\tyes|no|never\t1|0|0"
-    assert list(matching_groups(iter([("f line 1", line)]))) == [
-        MatchingGroup(("a", "b"), ("c",), ("yes", "no", "never"), (1, 0, 0))
-    ]
+    assert list(matching_groups([line])) == [MatchingGroup(("a", "b"), ("c",), ("yes", "no", "never"), (1, 0, 0))]
     for broken in (line.replace("1|0|0", "0|1|0"), line.replace("1|0-1-0", "1-1-0"), line.replace("\t1\t", "\t")):
-        with pytest.raises(DataError, match="malformed row at f line 1"):
-            list(matching_groups(iter([("f line 1", broken)])))
+        with pytest.raises(ValueError, match=r"expected a label|speaker roles|values to unpack"):
+            list(matching_groups([broken]))
 
 
 def test_retrieval_ids_must_be_rows_of_the_file():
-    good = [("f line 1", "0\ta\t\t1\t2"), ("f line 2", "1\tb\t\t0,0\t2"), ("f line 3", "2\tc\t\t0\t1")]
-    skipped = Skipped()
-    assert [item.positives for item in retrieval_queries(good, "dev", skipped)] == [(1,), (0,), (0,)]
-    assert skipped.counts == {"candidate listed twice": 1}
+    good = "0\ta\t\t1\t2\n1\tb\t\t0,0\t2\n"
+    records, skipped = read_part(retrieval_queries, "f", f"{good}2\tc\t\t0\t1\n".encode(), "dev")
+    assert [item.positives for item in records] == [(1,), (0,), (0,)]
+    assert skipped == {"candidate listed twice": 1}
     for broken in ("2\tc\t\t0\t3", "5\tc\t\t0\t1", "2\tc\t\t0\t0", "2\tc\t\t\t1"):
         with pytest.raises(DataError, match="malformed row at f line 3"):
-            list(retrieval_queries([*good[:2], ("f line 3", broken)], "dev", skipped))
+            read_part(retrieval_queries, "f", (good + broken).encode(), "dev")
 
 
 def test_unknown_variants_are_answered_with_the_known_ones():

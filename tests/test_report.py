@@ -14,10 +14,11 @@ import pytest
 import reporting
 
 from dialnb import plots
-from dialnb.claims import load_claims
+from dialnb.claims import judge_claims, load_claims
+from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.papers import SLUGS, STUDIES, load_paper
+from dialnb.files import write_json
 from dialnb.report import build
 from dialnb.report.gather import find_runs, gather
 from dialnb.report.pages import notebook_body, with_mathml
@@ -129,16 +130,30 @@ def test_tables_can_be_downloaded_in_three_formats_and_figures_with_their_data(s
     assert {path.name for path in (site / "dse-quick/figures").iterdir()} == {"F3.png", "F3.svg", "F3.csv"}
 
 
-def test_figures_that_can_be_redrawn_come_as_pdf_too(tmp_path):
+def test_figures_that_are_kept_as_data_alone_are_drawn(tmp_path):
     run = reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())
     reporting.write_figure(run / "figures")
+    for picture in ("F3.png", "F3.svg"):
+        (run / "figures" / picture).unlink()
     path = run / "figures" / "F3.json"
     about = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(about | {"function": "dialnb.plots:curves"}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(plots.FIGURES, "dialnb.plots:curves", lambda data: reporting.Figure(figsize=(2, 2)))
         build([run], tmp_path / "site")
-    assert (tmp_path / "site/dse-quick/figures/F3.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "site/dse-quick/figures/F3.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("change", "judged"), [({}, "holds"), ({"id": "of-old"}, "not run")])
+def test_verdicts_kept_with_a_record_are_shown_unless_some_are_missing(tmp_path, monkeypatch, change, judged):
+    run = reporting.write_run(tmp_path / "papers/ums/results/gpu", "ums", pd.DataFrame())
+    kept = judge_claims("ums", pd.DataFrame()).to_dict()
+    kept[0] |= {"verdict": "holds"} | change
+    write_json(run / "claims.json", kept)
+    monkeypatch.setattr("dialnb.report.gather.recorded_runs", lambda: [run])
+    (group,) = (group for group in gather([run]) if group.runs)
+    assert group.judged.to_dict()[0]["verdict"] == judged
+    assert group.judge().to_dict()[0]["verdict"] == "not run"
 
 
 def test_pages_are_made_for_keyboards_and_screen_readers(pages):
@@ -224,8 +239,8 @@ def foreign(tmp_path_factory) -> Path:
     ("name", "said"),
     [
         ("cut", "run.json cannot be read as JSON"),
-        ("bare", "lacks, or has in another form than dialnb writes: profile,"),
-        ("outside", "parameters.seed"),
+        ("bare", "run.json is not as dialnb writes it: 'profile' is a required property"),
+        ("outside", "is not of type 'integer' (at $.parameters.seed)"),
         ("stranger", "is of the paper '../nobody'; known are"),
         ("linked", "log.txt is a link that leads out of the folder of the run"),
         ("numbers", "results.csv cannot be read as a table"),

@@ -11,9 +11,9 @@ import reporting
 from browser import Browser, find_chromium
 
 from dialnb.claims import judge_claims
+from dialnb.claims.papers import compare_table
 from dialnb.explore.maps import SpaceMap
 from dialnb.explore.panel import table
-from dialnb.papers import compare_table
 
 WIDTHS = (1280, 390)
 CONTRAST = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dialnb import cli, notebooks
-from dialnb.papers import SLUGS
+from dialnb import cli
+from dialnb.claims.papers import SLUGS
 
 
 def notebook(*sources: str) -> dict:
@@ -22,7 +22,7 @@ def notebook(*sources: str) -> dict:
         cell["id"] = f"cell-{number}"
         if cell["cell_type"] == "code":
             cell |= {"execution_count": None, "outputs": []}
-    metadata = {"kernelspec": notebooks.KERNEL, "language_info": notebooks.LANGUAGE}
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 

@@ -1,4 +1,4 @@
-"""Notebooks through the runner, for real: parallel, failing, killed, repeated, and by papermill alone."""
+"""Notebooks through the runner, for real: failing, killed, repeated, and by papermill alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from browser import find_chromium
 from papermill import PapermillExecutionError
 
 from dialnb import cli
+from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, UnknownName
-from dialnb.papers import SLUGS
+from dialnb.files import read_run
 from dialnb.runs import start
-from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, _without_places, execute
-from dialnb.runs.files import read_run
-from dialnb.runs.jobs import command_line, gpu_slots, run_all
+from dialnb.runs.engine import RESERVE, OwnKernel, Request, Voice, _without_places, execute, run_all
 
 HERE = Path(__file__).parent
 STEPS = ("--set", "steps=12")
@@ -60,8 +59,8 @@ def record(folder: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def both(project):
-    """`dialnb run all --jobs 2`: two notebooks at once that want the same training stage; one of them fails later."""
-    done = dialnb(project, "cache", "run", "all", "--jobs", "2", *STEPS)
+    """`dialnb run all`: two notebooks that want the same training stage; one of them fails later."""
+    done = dialnb(project, "cache", "run", "all", *STEPS)
     found = {record(path.parent)["slug"]: path.parent for path in (project / "runs").glob("*/run.json")}
     return {"done": done, **found}
 
@@ -91,19 +90,18 @@ def test_the_partial_notebook_and_the_record_of_a_failure_are_kept(both):
     assert [stage["name"] for stage in failed["stages"]] == ["train Toy", "measure Toy"]
     cells = json.loads((both["broken"] / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     assert any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", []))
-    assert (both["broken"] / "ro-crate-metadata.json").is_file()
 
 
 def test_progress_is_lines_of_stage_cell_and_heading(both):
     lines = both["done"].stdout.splitlines()
-    assert "[toy]     cell 6/12  Training" in lines and "[toy] stage train Toy" in lines
+    assert "    cell 6/12  Training" in lines and "stage train Toy" in lines
     assert "    cell 6/12  Training" in (both["toy"] / "log.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_finished_run_holds_results_tables_figures_and_provenance(both):
     folder, done = both["toy"], record(both["toy"])
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert {"notebook.ipynb", "run.json", "ro-crate-metadata.json", "results.csv", "log.txt", "tables/T1.csv"} <= names
+    assert {"notebook.ipynb", "run.json", "results.csv", "log.txt", "tables/T1.csv"} <= names
     assert {"figures/F1.png", "figures/F1.svg", "figures/F1.csv"} <= names
     assert done["status"] == "done" and done["parameters"]["steps"] == 12 and done["set_by_hand"] == {"steps": 12}
     assert done["not_run"] == [{"table": "T1", "model": "Absent", "reason": "it never existed"}]
@@ -115,7 +113,7 @@ def test_a_finished_run_holds_results_tables_figures_and_provenance(both):
 
 
 def test_a_run_can_be_shared_it_does_not_say_where_it_was_made(both, project):
-    for name in ("notebook.ipynb", "log.txt", "run.json", "ro-crate-metadata.json"):
+    for name in ("notebook.ipynb", "log.txt", "run.json"):
         assert str(project) not in (both["toy"] / name).read_text(encoding="utf-8"), name
 
 
@@ -209,14 +207,10 @@ def test_the_smoke_run_of_every_paper_goes_through(slug, tmp_path):
 # --- smaller parts ----------------------------------------------------------------------------------------------------
 
 
-def test_kernels_of_different_jobs_have_different_addresses(monkeypatch, tmp_path):
-    found = set()
-    for name in "ab":
-        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / name))
-        kernel = OwnKernel()
-        found.add((kernel.transport, kernel.ip))
-        assert kernel.kernel_spec.argv[0] == sys.executable
-    assert found == {("ipc", str(tmp_path / name / "kernel")) for name in "ab"} or sys.platform == "win32"
+def test_a_kernel_is_of_this_interpreter_and_has_an_address_of_its_own(tmp_path):
+    kernel = type("Kernel", (OwnKernel,), {"variables": {"JUPYTER_RUNTIME_DIR": str(tmp_path)}})()
+    assert kernel.kernel_spec.argv[0] == sys.executable and kernel.connection_file == str(tmp_path / "kernel.json")
+    assert (kernel.transport, kernel.ip) == ("ipc", str(tmp_path / "kernel")) or sys.platform == "win32"
 
 
 def test_a_notebook_that_never_finishes_its_run_counts_as_failed(tmp_path):
@@ -294,7 +288,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(capsys):
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
-    monkeypatch.setattr("dialnb.runs.jobs.execute", lambda *_: pytest.fail("a notebook was started"))
+    monkeypatch.setattr("dialnb.runs.engine.execute", lambda *_: pytest.fail("a notebook was started"))
     place = str(tmp_path / "file" / "runs")
     assert cli.main(["run", "toy", "--profile", "smoke", "--project", str(HERE / "toy"), "--out", place]) == 1
     assert f"nothing can be written to {place} (not a directory)" in capsys.readouterr().err
@@ -312,33 +306,6 @@ def test_the_list_tells_a_run_that_goes_on_from_one_that_was_killed_and_a_damage
     assert "mine: interrupted" in listed() and record(run.folder)["status"] == "running"
     (tmp_path / "mine" / "run.json").write_text("{", encoding="utf-8")
     assert "run.json is damaged" in listed()
-
-
-def test_gpus_are_handed_out_once_each_unless_told_otherwise(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5a")
-    assert list(gpu_slots().queue) == ["2", "GPU-5a"]
-    assert sorted(gpu_slots(2).queue) == ["2", "2", "GPU-5a", "GPU-5a"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert gpu_slots().empty()
-
-
-def test_jobs_share_the_gpus_and_never_two_on_one(monkeypatch, tmp_path):
-    from dialnb.runs import jobs
-
-    worker = "import os, sys, time, pathlib; gpu = pathlib.Path(sys.argv[1], os.environ['CUDA_VISIBLE_DEVICES']); "
-    worker += "gpu.mkdir(); time.sleep(0.3); gpu.rmdir(); print('on', gpu.name)"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    monkeypatch.setattr(jobs, "command_line", lambda *_: [sys.executable, "-c", worker, str(tmp_path)])
-    monkeypatch.setattr(jobs, "not_written", lambda *_: None)
-    requests = [Request(f"paper{number}", out=tmp_path / "runs") for number in range(5)]
-    assert [run.status for run in jobs.run_all(requests, tmp_path, jobs=5)] == ["ran"] * 5
-
-
-def test_a_job_gets_every_setting_of_its_request(tmp_path):
-    request = Request("toy", "smoke", 3, "org/bert", {"shots": (1, 2), "normalise": True, "limit": None}, tmp_path)
-    command = command_line(request, tmp_path, None)
-    assert command[-6:] == ["--set", "shots=1,2", "--set", "normalise=true", "--set", "limit=none"]
-    assert command[command.index("--encoder") + 1] == "org/bert" and command[command.index("--seed") + 1] == "3"
 
 
 def test_a_long_cell_keeps_reporting_and_lines_start_on_their_own(monkeypatch, tmp_path, capsys):

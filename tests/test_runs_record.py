@@ -14,10 +14,9 @@ import pytest
 import reporting
 from PIL import Image
 
-from dialnb import cli
 from dialnb.errors import DataError
-from dialnb.runs import record as records
-from dialnb.runs.files import read_rows
+from dialnb.files import read_rows
+from tools import record as records
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def runs(tmp_path):
 
 
 def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, capsys):
-    assert cli.main(["record", str(runs[0]), "--project", str(project)]) == 0
+    records.main([str(runs[0]), "--project", str(project)])
     assert "papers/dse/results/quick: " in capsys.readouterr().out
     kept = project / "papers" / "dse" / "results" / "quick"
     files = {"run.json", "results.csv.xz", "notebook.ipynb", "ro-crate-metadata.json"}
@@ -125,6 +124,32 @@ def test_a_styled_table_becomes_lighter_and_looks_the_same():
     for look, value in re.findall(r'<td class="col\d+ ?(\w*)">(\d+)</td>', light):
         assert rules.get(look, "") == bold(int(value))
     assert len(re.findall("<td", light)) == 120
+
+
+def test_the_crate_of_a_record_has_what_ro_crate_requires(runs, project):
+    place, _ = records.record(runs[0], project)
+    described = json.loads((place / "ro-crate-metadata.json").read_text(encoding="utf-8"))
+    assert described["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    entities = {entity["@id"]: entity for entity in described["@graph"]}
+    assert len(entities) == len(described["@graph"]) and all("@type" in entity for entity in entities.values())
+    descriptor = entities["ro-crate-metadata.json"]
+    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
+    root = entities["./"]
+    assert root["@type"] == "Dataset"
+    assert all(root[name] for name in ("name", "description", "datePublished", "license"))
+    parts = {part["@id"] for part in root["hasPart"]}
+    assert all((place / part).is_file() and entities[part]["@type"] == "File" for part in parts)
+
+    def references(value):
+        if isinstance(value, dict):
+            yield from [value["@id"]] if set(value) == {"@id"} else (r for v in value.values() for r in references(v))
+        elif isinstance(value, list):
+            yield from (reference for item in value for reference in references(item))
+
+    outside = {r for entity in entities.values() for r in references(entity)} - set(entities)
+    assert outside == {"https://w3id.org/ro/crate/1.1"}
+    assert entities["#run"]["@type"] == "CreateAction" and entities["#run"]["instrument"] == [{"@id": "#dialnb"}]
+    assert any(entity.get("license") == "CC BY 3.0" for entity in entities.values())
 
 
 def test_a_record_describes_the_files_it_has(runs, project):

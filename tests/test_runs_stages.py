@@ -20,6 +20,7 @@ import torch
 
 from dialnb.data.records import RetrievalQuery
 from dialnb.errors import DataError, DialnbError
+from dialnb.models.selector import Selector
 from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
 from dialnb.runs.results import read_result, read_sealed, stored_encoders, write_result, write_sealed
 from dialnb.runs.stages import StageCache
@@ -195,6 +196,14 @@ def test_an_encoder_comes_back_with_name_pooling_and_weights(tmp_path):
     assert np.array_equal(back.encode(tiny.TEXTS), encoder.encode(tiny.TEXTS))
 
 
+def test_a_selector_comes_back_with_its_heads_and_the_name_of_its_encoder(tmp_path):
+    selector = Selector(tiny.encoder(), max_length=20)
+    back = stored({"UMS": selector}, tmp_path / "x")["UMS"]
+    assert type(back) is Selector and (back.encoder.name, back.max_length) == (selector.encoder.name, 20)
+    assert fingerprint(back) == fingerprint(selector) != fingerprint(Selector(tiny.encoder(), 20, seed=1))
+    assert list(stored_encoders(tmp_path / "x")) == [selector.encoder.name]
+
+
 def test_what_cannot_be_stored_is_refused_with_its_place(tmp_path):
     with pytest.raises(DialnbError, match=r"result\['x'\]\[0\] of a stage is a object"):
         stored({"x": [object()]}, tmp_path / "x")
@@ -202,7 +211,7 @@ def test_what_cannot_be_stored_is_refused_with_its_place(tmp_path):
 
 def test_a_changed_file_is_noticed(tmp_path):
     stored(np.arange(3), tmp_path / "x")
-    next((tmp_path / "x").glob("*.safetensors")).write_bytes(b"something else")
+    next((tmp_path / "x").glob("tensor-*")).write_bytes(b"something else")
     with pytest.raises(DataError, match="not what was written"):
         read_result(tmp_path / "x")
 
@@ -225,7 +234,7 @@ def test_records_and_the_facts_of_a_training_come_back(tmp_path):
     "value",
     [
         {"$": "dataclass", "type": "subprocess:Popen", "fields": {"$": "dict", "items": [["args", ["touch", "ran"]]]}},
-        {"$": "dataclass", "type": "dialnb.runs.files:say", "fields": {"$": "dict", "items": [["line", "ran"]]}},
+        {"$": "dataclass", "type": "dialnb.files:say", "fields": {"$": "dict", "items": [["line", "ran"]]}},
         {"$": "dataclass", "type": "NoLongerThere", "fields": {"$": "dict", "items": []}},
         {"$": "dataclass", "type": "RetrievalQuery", "fields": {"$": "dict", "items": [["renamed", 1]]}},
         {"$": "pickle", "file": "x"},

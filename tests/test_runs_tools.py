@@ -1,4 +1,4 @@
-"""What goes with runs: crate, figures, comparison, export, doctor, workflow, and packs for a bare machine."""
+"""What goes with runs: figures, comparison, export, doctor, workflow, and packs for a bare machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ import yaml
 from matplotlib.figure import Figure
 
 from dialnb import cli, plots
-from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.errors import DataError, UnknownName
+from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
+from dialnb.runs import doctor, start, tools
 from dialnb.runs import pack as packing
-from dialnb.runs import start, tools
-from dialnb.runs.crate import crate
 from dialnb.runs.figures import redraw
-from dialnb.runs.files import read_json, write_json
 from dialnb.runs.provenance import commit
 from dialnb.runs.run import run_name
 
@@ -136,43 +135,6 @@ def test_the_record_is_strict_json_and_says_running_until_the_end(finished, tmp_
     assert record["status"] == "running" and record["speed"] is None and record["shape"] == [1, 2]
 
 
-def test_the_crate_has_what_ro_crate_requires(finished):
-    folder = finished("run")
-    described = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
-    assert described["@context"] == "https://w3id.org/ro/crate/1.1/context"
-    entities = {entity["@id"]: entity for entity in described["@graph"]}
-    assert len(entities) == len(described["@graph"]) and all("@type" in entity for entity in entities.values())
-    descriptor = entities["ro-crate-metadata.json"]
-    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
-    assert descriptor["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"}
-    root = entities["./"]
-    assert root["@type"] == "Dataset" and all(
-        root[name] for name in ("name", "description", "datePublished", "license")
-    )
-    parts = {part["@id"] for part in root["hasPart"]}
-    assert {"run.json", "results.csv", "tables/T1.csv", "figures/F1.svg"} <= parts
-    assert all((folder / part).is_file() and entities[part]["@type"] == "File" for part in parts)
-
-    def references(value):
-        if isinstance(value, dict):
-            yield from [value["@id"]] if set(value) == {"@id"} else (r for v in value.values() for r in references(v))
-        elif isinstance(value, list):
-            yield from (reference for item in value for reference in references(item))
-
-    outside = {r for entity in entities.values() for r in references(entity)} - set(entities)
-    assert outside == {"https://w3id.org/ro/crate/1.1"}
-    action = entities["#run"]
-    assert action["@type"] == "CreateAction" and action["instrument"] == [{"@id": "#dialnb"}]
-    assert any(entity.get("license") == "CC-BY-4.0" for entity in entities.values())
-
-
-def test_the_crate_of_a_failed_run_says_so(finished):
-    folder = finished("run")
-    record = json.loads((folder / "run.json").read_text()) | {"status": "failed", "reason": "cell 3 raised X"}
-    action = next(entity for entity in crate(folder, record)["@graph"] if entity["@id"] == "#run")
-    assert action["actionStatus"].endswith("FailedActionStatus") and action["error"] == "cell 3 raised X"
-
-
 # --- figures, export, compare, doctor ---------------------------------------------------------------------------------
 
 
@@ -213,7 +175,7 @@ def test_a_stored_figure_that_cannot_be_drawn_is_a_sentence(finished, change):
 
 def test_every_figure_function_is_on_the_list():
     drawn = {f"{draw.__module__}:{draw.__name__}" for draw in vars(plots).values() if callable(draw)}
-    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.overview:overview", "dialnb.plots.style:save"}
+    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.style:save"}
 
 
 def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):
@@ -255,7 +217,7 @@ def test_a_model_that_was_changed_in_the_cache_is_not_exported(finished, tmp_pat
 
 @pytest.mark.parametrize("change", [{"slug": "../../precious"}, {"profile": ".."}, {"profile": 3}, {"slug": "a/b"}])
 def test_a_run_whose_names_are_paths_is_refused_before_anything_is_replaced(finished, tmp_path, change):
-    from dialnb.runs.record import record
+    from tools.record import record
 
     folder = finished("run")
     write_json(folder / "run.json", read_json(folder / "run.json") | change)
@@ -279,10 +241,10 @@ def test_two_runs_are_compared_in_settings_and_results(finished):
 
 
 def test_the_doctor_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
-    found = {finding.subject: finding for finding in tools.examine(ROOT / "tests" / "toy")}
+    found = {finding.subject: finding for finding in doctor.examine(ROOT / "tests" / "toy")}
     assert found["torch"].state == "ok" and found["papermill"].state == "ok"
     assert "quick lacks SGD" in found["toy"].words and found["toy"].words.startswith("ready: smoke")
-    monkeypatch.setattr(tools.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
     assert cli.main(["doctor", "--project", str(ROOT / "tests" / "toy")]) == 1
     out = capsys.readouterr().out
     assert ">=999 is needed" in out and "missing: pip install -c constraints.txt 'nothing-like-this'" in out
@@ -342,9 +304,11 @@ def test_a_freeze_of_the_target_is_understood(tmp_path):
     assert packing.read_have(tmp_path / "freeze") == {"torch": "2.11.0", "pyyaml": "6.0", "mine": ""}
 
 
-def test_an_archive_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(BadParameter, match=r"\*\.tar"):
-        packing.pack(["toy"], "smoke", tmp_path / "x.zip", ROOT / "tests" / "toy", packing.Target("any", "3.12", {}))
+@pytest.mark.parametrize("papers", [["toy"], ["--papers", "toy", "toy"]])
+def test_an_archive_of_another_kind_is_refused(papers, tmp_path, capsys):
+    place = ["--project", str(ROOT / "tests" / "toy"), "--profile", "smoke", "-o", str(tmp_path / "x.zip")]
+    assert cli.main(["pack", *papers, *place]) == 2
+    assert "the archive must be named *.tar" in capsys.readouterr().err
 
 
 def test_wheels_for_another_platform_are_fetched_and_unpacked(tmp_path):
@@ -397,9 +361,7 @@ def test_an_encoder_with_known_bytes_is_packed_into_the_cache(encoder_mirror, tm
     monkeypatch.setenv("DIALNB_MIRROR", str(encoder_mirror))
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "here"))
     name = "moka-ai/m3e-small"
-    assert packing.pack_encoders([name, "mini"], tmp_path) == (
-        f"{name}: research only, no commercial use (its README)",
-    )
+    assert packing.pack_encoders([name, "mini"], tmp_path) == [f"{name}: research only, no commercial use (its README)"]
     monkeypatch.delenv("DIALNB_MIRROR")
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
     assert find_encoder(name).kind == "cache or mirror"
@@ -445,7 +407,6 @@ def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tm
         "-m",
         "dialnb",
         "pack",
-        "--papers",
         "toy",
         "--profile",
         "smoke",

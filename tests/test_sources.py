@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from dialnb.claims.papers import load_paper
 from dialnb.data import sources
 from dialnb.data.sources import get_source, load_registry
 from dialnb.errors import UnknownName
-from dialnb.papers import load_paper
+from tools.make_tables import make_tables
 
 REGISTRY = Path(sources.__file__).parent / "registry"
 
@@ -62,6 +62,9 @@ def test_an_entry_says_what_a_user_must_know(source):
     checked = any(file.verified for file in source.files)
     assert checked == (source.availability in ("complete", "partial"))
     assert (source.kind == "dataset") == (source.language == "")
+    assert source.availability in ("complete", "partial", "unavailable", "unchecked", "bundled")
+    assert source.kind in ("dataset", "masked language model", "sentence encoder", "ours")
+    assert len({file.key for file in source.files}) == len(source.files)
 
 
 @pytest.mark.parametrize("source", load_registry().values(), ids=lambda source: source.name)
@@ -105,9 +108,6 @@ def test_keys_are_readable_names_even_where_the_address_is_quoted():
 
 
 def test_the_tables_come_out_of_the_manifests_again(every_mirror, tmp_path):
-    spec = importlib.util.spec_from_file_location("make_tables", REGISTRY / "make_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.make_tables([root / "MANIFEST.jsonl" for root in every_mirror], tmp_path)
+    make_tables([root / "MANIFEST.jsonl" for root in every_mirror], tmp_path)
     for name in ("copies.tsv", "files.tsv"):
         assert (tmp_path / name).read_text("utf-8") == (REGISTRY / name).read_text("utf-8")

@@ -25,7 +25,8 @@ from dialnb.data.store import Store
 from dialnb.errors import DataError, Offline
 
 BODY = random.Random(7).randbytes(200_000)
-HURRIED = Patience(connect=0.5, read=0.3, tries=3, pause=0.01)
+HURRIED = Patience(connect=30, read=60, tries=3, pause=0.01)  # few tries, but time for a busy machine
+IMPATIENT = Patience(connect=30, read=1.5, tries=3, pause=0.01)  # for servers that fall silent
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -98,7 +99,7 @@ def stall(body: bytes, after: int) -> Act:
     def act(handler: Handler) -> None:
         handler.reply(body[:after], length=len(body))
         handler.wfile.flush()
-        handler.server.faulty.over.wait(5)
+        handler.server.faulty.over.wait()
         handler.close_connection = True
 
     return act
@@ -271,18 +272,20 @@ def test_a_server_that_sends_without_end_is_stopped(server, register, store):
     assert left_in(store) == []
 
 
-def test_a_stall_is_cut_short_and_the_download_continued(server, register, store):
+def test_a_stall_is_cut_short_and_the_download_continued(server, register, tmp_path):
     server.plans["/data"] = [stall(BODY, 70_000), serve(BODY)]
     register(server.url("/data"))
+    store = Store(tmp_path / "cache", patience=IMPATIENT, offline=False)
     assert store.path("Toy", "data.bin").read_bytes() == BODY
 
 
-def test_a_server_that_never_says_a_word_is_given_up(server, register, store):
-    server.plans["/data"] = [lambda handler: handler.server.faulty.over.wait(5)]
+def test_a_server_that_never_says_a_word_is_given_up(server, register, tmp_path):
+    server.plans["/data"] = [lambda handler: handler.server.faulty.over.wait()]
     register(server.url("/data"))
-    with pytest.raises(DataError, match=r"silent for 0\.3 s"):
+    store = Store(tmp_path / "cache", patience=IMPATIENT, offline=False)
+    with pytest.raises(DataError, match=r"silent for 1\.5 s"):
         store.path("Toy", "data.bin")
-    assert len(server.requests) == HURRIED.tries
+    assert len(server.requests) == IMPATIENT.tries
 
 
 def test_redirects_are_followed_but_not_in_circles(server, register, store):

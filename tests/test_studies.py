@@ -1,9 +1,7 @@
-"""The parts of the studies: what is drawn, trained, asked and estimated, before any notebook runs."""
+"""What the studies are made of: readings, evaluators of DSE's tables, drawings, before any notebook runs."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +10,13 @@ import pytest
 import tiny
 
 from dialnb.claims import load_claims
+from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
-from dialnb.errors import Offline
-from dialnb.papers import compare_table, published
-from dialnb.runs import start
-from dialnb.runs.files import read_json
-from dialnb.runs.planning import estimate
+from dialnb.examples.readings import Dialogues, thin
 from dialnb.runs.profiles import load_profiles
-from dialnb.runs.stages import stage_key
-from dialnb.studies import common, curves, dse, figures, spaces, tasks
-from dialnb.studies.training import conversations, thin, train_model, training
-from dialnb.training import TrainingSettings
+from dialnb.studies import dse, spaces, tasks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -64,18 +56,18 @@ def test_thinning_keeps_order_and_draws_the_same_again():
 
 
 def test_a_part_of_a_corpus_is_the_same_dialogues_as_thinning_all_of_them(corpus):
-    assert conversations([corpus], 7) == thin(conversations([corpus]), 7)
+    assert Dialogues([corpus], 7).read() == thin(Dialogues([corpus]).read(), 7)
 
 
 def test_the_tail_quirk_loses_the_opening_line_of_the_system(tmp_path):
     spoken = dataset(tmp_path, [dialogue(0, "hello", "a table", "when", "at two", speaker="system")])
-    assert conversations([spoken])[0].utterances == ("hello", "a table", "when", "at two")
-    assert conversations([spoken], tail=True)[0].utterances == ("a table", "when", "at two")
+    assert Dialogues([spoken]).read()[0].utterances == ("hello", "a table", "when", "at two")
+    assert Dialogues([spoken], tail=True).read()[0].utterances == ("a table", "when", "at two")
 
 
 def test_of_inference_pairs_only_the_entailed_are_trained_on(tmp_path):
     items = [InferenceItem(str(i), (f"p{i}", f"h{i}"), label) for i, label in enumerate(["entailment", "neutral"] * 2)]
-    found = conversations([dataset(tmp_path, items)])
+    found = Dialogues([dataset(tmp_path, items)]).read()
     assert [c.utterances for c in found] == [("p0", "h0"), ("p2", "h2")]
 
 
@@ -96,84 +88,15 @@ def test_triples_share_a_premise_and_need_both_labels():
     assert tasks.nli_triples(items) == [("a", "a1", "a3")]
 
 
-def test_data_come_from_the_best_place_that_the_profile_admits_and_that_is_here():
-    assert common.find("official", ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/WOZ2.0", None)).name == (
-        "bundled/WOZ2.0"
-    )
-    with pytest.raises(Offline, match="needs SNLI or ANLI, which is not bundled: profile 'gpu', or data=sources"):
-        tasks.inference_data("bundled")
-
-
-def test_the_four_intent_datasets_have_dses_own_split_of_hwu64():
-    sets = tasks.intent_data("bundled")
-    assert list(sets) == ["CLINC150", "BANKING77", "SNIPS", "HWU64"]
-    assert sets["HWU64"].variant == "dse"
-
-
 # --- models -------------------------------------------------------------------------------------------------------
 
 
-def test_the_rates_of_a_profile_are_for_dse_and_its_variants():
-    s = resolved("gpu")
-    dse_settings, simcse = common.settings_for(s, "DSE 2-1"), common.settings_for(s, "SimCSE-unsup")
-    assert (dse_settings.learning_rate, dse_settings.epochs) == (s["learning_rate"], s["epochs"])
-    assert (simcse.learning_rate, simcse.epochs, simcse.batch_size) == (3e-5, 1, 64), "as printed"
-    assert common.settings_for(s, "DSE-dropout").epochs == s["dropout_epochs"]
-
-
-def test_the_same_model_has_the_same_key_in_every_study(corpus):
-    jobs = [training("DSE", tiny.encoder(), [corpus], TrainingSettings(batch_size=8)) for _ in range(2)]
-    assert stage_key(*jobs[0]) == stage_key(*jobs[1])
-    changed = training("DSE", tiny.encoder(), [corpus], TrainingSettings(batch_size=8), tail=True)
-    assert stage_key(*changed) != stage_key(*jobs[0])
-
-
-def test_epochs_are_kept_where_figure_3_needs_them(corpus, tmp_path):
-    settings = TrainingSettings(batch_size=32, epochs=2, learning_rate=1e-3)
-    _, inputs = training("DSE", tiny.encoder(), [corpus], settings)
-    made = train_model(**inputs, folder=tmp_path)
-    vectors = [e.encode(["book a table"]) for e in (*made["epochs"].values(), made["encoder"])]
-    assert list(made["epochs"]) == [1, 2]
-    assert np.allclose(vectors[1], vectors[2], atol=1e-6) and not np.allclose(vectors[0], vectors[1], atol=1e-4)
-    assert not training("DSE 2-1", tiny.encoder(), [corpus], settings)[1]["keep_epochs"]
-
-
-def test_a_training_that_stops_within_its_first_epoch_keeps_none(corpus, tmp_path):
-    settings = TrainingSettings(batch_size=8, epochs=2, max_steps=1)
-    _, inputs = training("DSE", tiny.encoder(), [corpus], settings)
-    assert train_model(**inputs, folder=tmp_path)["epochs"] == {}
-
-
-def test_simcse_comes_back_as_it_was_when_it_agreed_best_with_people(corpus, tmp_path, monkeypatch):
-    scores = iter([0.3, 0.9, 0.5])
-    monkeypatch.setattr("dialnb.studies.training.agreement", lambda *_, **__: next(scores))
-    settings = TrainingSettings(batch_size=8, epochs=9, max_steps=7, learning_rate=1e-3, evaluate_every=2)
-    _, inputs = training("SimCSE-unsup", tiny.encoder(), [corpus], settings)
-    made = train_model(**inputs, folder=tmp_path / "all")
-    assert read_json(tmp_path / "all" / "scores.json") == {"2": 0.3, "4": 0.9, "6": 0.5}
-    monkeypatch.setattr("dialnb.studies.training.agreement", lambda *_, **__: math.nan)
-    settings = replace(settings, max_steps=4, schedule="constant")
-    _, inputs = training("SimCSE-unsup", tiny.encoder(), [corpus], settings)
-    short = train_model(**inputs | {"dev": None}, folder=tmp_path / "four")
-    vectors = [m["encoder"].encode(["book a table"]) for m in (made, short)]
-    assert np.allclose(*vectors, atol=1e-6), "the encoder of step 4, not of step 7"
-    with_nan = train_model(**inputs, folder=tmp_path / "nan")
-    assert with_nan["training"].steps == 4, "a score that cannot be computed stops nothing"
-
-
-def test_entailed_pairs_are_positives_whatever_their_length(tmp_path):
-    items = [InferenceItem(word, (f"a {word}", word), "entailment") for word in tiny.WORDS]
-    settings = TrainingSettings(batch_size=4, epochs=1)
-    _, inputs = training("DSE-dianli", tiny.encoder(), [dataset(tmp_path, items)], settings)
-    assert train_model(**inputs, folder=tmp_path)["training"].steps == -(-len(items) // 4)
-
-
-def test_each_ablation_holds_the_printed_point_and_trains_it_once():
-    points = curves.ablations(resolved("gpu"))
-    assert {what for what, *_ in points} == {"temperature", "batch_size", "loss"}
-    names = [curves.label(settings, options) for _, _, settings, options in points]
-    assert names.count("ablation: temperature 0.05, batch 1024, code loss") == 3
-    assert len(set(names)) == len(names) - 2
+def test_the_rates_of_a_profile_are_for_dse_and_its_variants(corpus):
+    s, talks = resolved("gpu"), Dialogues([corpus])
+    assert dse.model("DSE 2-1", s, talks).settings["learning_rate"] == s["learning_rate"]
+    assert dse.model("SimCSE-unsup", s, talks).settings == {}, "as printed"
+    dropout = dse.model("DSE-dropout", s, talks)
+    assert dropout.settings["epochs"] == s["dropout_epochs"] and dropout.report == 1 and dropout.watch.keep
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -199,9 +122,10 @@ def test_fine_tuned_selection_is_tested_on_pairs_it_did_not_see(tmp_path):
 
 
 def test_scores_over_epochs_have_a_row_for_each_task_and_draw():
-    pairs, groups = load("bundled/dialogues")[:400], load("bundled/UbuntuIRC", "selection-100")[:120]
-    sets = {"SNIPS": load("bundled/SNIPS", "dse")}
-    found = curves.score_four_tasks(tiny.encoder(), sets, load("bundled/CLINC150", "plus"), pairs, groups, 50, 2)
+    records = {"intents": {"SNIPS": load("bundled/SNIPS", "dse")}, "scope": load("bundled/CLINC150", "plus")}
+    records |= {"questions": load("bundled/dialogues")[:400]}
+    records |= {"candidates": load("bundled/UbuntuIRC", "selection-100")[:120]}
+    found = dse.score_four_tasks(tiny.encoder(), records, "probe", 50, 2)
     assert len(found) == 8 and found["value"].between(0, 100).all()
     assert found.groupby("task")["seed"].nunique().to_dict() == dict.fromkeys(
         ("dialogue selection", "intents", "out-of-scope", "utterance selection"), 2
@@ -221,28 +145,6 @@ def test_clusters_are_scored_on_several_draws_of_intents():
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_evaluates_a_model_as_soon_as_it_is_trained(corpus, tmp_path, monkeypatch):
-    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
-    changes = {"workers": 2, "models": ["DSE", "DSE-dropout"], "other_encoders": ["small"]}
-    run = start("dse", "smoke", overrides=changes, out=tmp_path / "run")
-    last, first, asked = tiny.encoder(), tiny.encoder(), {}
-    result = {"encoder": last, "epochs": {1: first}, "curve": pd.DataFrame({"step": [1], "loss": [1.0]})}
-
-    def stage_each(jobs, follow=None):
-        asked.update(jobs=jobs, follow=follow)
-        return dict.fromkeys(jobs, result)
-
-    monkeypatch.setattr(run, "stage_each", stage_each)
-    models = dse.train_all(run, [corpus]).models
-    assert models["DSE"] is last and models["DSE-dropout"] is first, "of DSE-dropout the first epoch is reported"
-    for name, encoder in (("DSE", last), ("DSE-dropout", first)):
-        found = asked["follow"](f"train {name}", result)
-        assert "intents: DSE on SNIPS".replace("DSE", name) in found
-        assert all(f": {name} on " in stage and job[1]["encoder"] is encoder for stage, job in found.items())
-    assert list(asked["follow"]("pretrain small", result)) == ["train DSE from small"]
-    assert "intents: BERT on SNIPS" in asked["jobs"] and asked["follow"]("intents: BERT on SNIPS", result) == {}
 
 
 def tidy(table: str, cell) -> dict:
@@ -275,26 +177,13 @@ def test_the_summary_table_averages_ours_as_the_paper_does():
     assert found["IC"] == pytest.approx(rows.query("table == 'T2'")["value"].mean()), "of the four public datasets"
 
 
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("quick", 45), ("gpu", 2900), ("paper", 13997)])
-def test_a_dry_run_estimates_the_steps_of_each_training(profile, steps):
-    profiles = load_profiles("dse")
-    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
-    assert plan["train"].steps == steps
-    assert ("ablate" in plan) == (profile == "gpu"), "no stage without a model"
-
-
 def test_every_model_of_the_claims_can_be_made():
-    known = {"BERT", *dse.TRAINED, *dse.CHECKPOINTS}
+    trained = load_profiles("dse").parameters["models"].choices
+    known = {"BERT", *trained, *dse.CHECKPOINTS}
     sides = [side for c in load_claims("dse") for side in (c.better, *(c.order or ()), *np.atleast_1d(c.worse or {}))]
     assert {side["model"] for side in sides if "model" in side} <= known
-    assert set(resolved("gpu")["models"]) == set(dse.TRAINED)
+    assert set(resolved("gpu")["models"]) == set(trained)
     assert set(resolved("paper")["checkpoints"]) == set(dse.CHECKPOINTS)
-
-
-def test_figure_1_shows_the_papers_three_models_where_they_were_trained():
-    everything = dict.fromkeys(["BERT", *dse.TRAINED])
-    assert figures._columns(everything) == ["TOD-BERT", "SimCSE-unsup", "DSE"]
-    assert figures._columns(dict.fromkeys(["BERT", "DSE", "DSE-dropout"])) == ["BERT", "DSE-dropout", "DSE"]
 
 
 def test_the_drawing_of_pairs_has_a_dropped_reply_and_another_dialogue():

@@ -15,20 +15,21 @@ from hypothesis import strategies as st
 
 from dialnb import plots
 from dialnb.claims import judge_claims
+from dialnb.claims.papers import FLOORS, compare_table, load_paper, project_root
 from dialnb.data import Dataset
 from dialnb.data.columns import build_table
 from dialnb.data.corpora import COLLECTIONS, sentences_of
-from dialnb.data.readers import Skipped
+from dialnb.data.readers import Files
 from dialnb.data.readers.retrieval import sessions as sessions_of_groups
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Utterance
-from dialnb.errors import Offline
 from dialnb.evaluation import geometry
+from dialnb.examples.readings import Lacking, Sentences, Sessions
 from dialnb.losses import matching_matrix
-from dialnb.papers import FLOORS, compare_table
-from dialnb.runs.planning import estimate
+from dialnb.runs.grid import Watch, job_of, train_model
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import dialoguecse, figures, matching, matching_data, matching_figures
-from dialnb.studies.matching import Matching
+from dialnb.runs.run import Run
+from dialnb.studies import dialoguecse
+from dialnb.studies.dialoguecse import Corpus, TestSet
 from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -53,8 +54,22 @@ def settings(profile: str, **changes) -> dict:
     return load_profiles("dialoguecse").resolve(profile, overrides=changes)
 
 
-def fake_run(profile: str, **changes) -> SimpleNamespace:
-    return SimpleNamespace(settings=settings(profile, **changes), profile=profile, results=pd.DataFrame())
+class FakeRun(SimpleNamespace):
+    """As much of a run as data are asked of, with every stage made at once."""
+
+    slug, root = "dialoguecse", project_root()
+    data, lacking, _named_data = Run.data, Run.lacking, Run._named_data
+
+    def stage(self, name, function, **inputs):
+        return function(**inputs)
+
+
+def fake_run(profile: str, **changes) -> FakeRun:
+    return FakeRun(settings=settings(profile, **changes))
+
+
+def toy(corpus: Dataset, **changes) -> Corpus:
+    return Corpus("SGD", Sessions([corpus]), Sentences([corpus]), **changes)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -78,10 +93,10 @@ def test_dialogues_of_training_rows_have_the_response_in_its_place_and_come_once
         MatchingGroup(("a", "b"), ("d",), ("c", "n"), (1, 0)),
         MatchingGroup(("a",), ("c", "d"), ("b", "n"), (1, 0)),
     ]
-    skipped = Skipped()
-    (found,) = sessions_of_groups(iter(rows), skipped)
+    files = Files(None, "Toy")
+    (found,) = sessions_of_groups(files, rows)
     assert [(u.speaker, u.text) for u in found.utterances] == list(zip(["user", "system"] * 2, "abcd"))
-    assert skipped.counts == {"dialogue of another row": 1}
+    assert files.skipped == {"dialogue of another row": 1}
 
 
 def test_released_training_rows_give_nearly_as_many_dialogues(mirror_store):
@@ -91,25 +106,29 @@ def test_released_training_rows_give_nearly_as_many_dialogues(mirror_store):
     assert len(found) == 998 and min(len(d.utterances) for d in found) >= 3
 
 
-def test_families_are_trained_on_where_one_of_their_evaluation_sets_is_asked_for():
-    assert matching_data.families(fake_run("gpu")) == {"MDC": ["MDC"], "ECD": ["ECD", "JDDC"]}
-    assert matching_data.families(fake_run("quick")) == {"SGD": ["SGD"]}
-    assert matching_data.families(fake_run("smoke")) == {"SGD": ["SGD"], "ECD": ["JDDC"]}
+def test_corpora_are_trained_on_where_one_of_their_evaluation_sets_is_asked_for():
+    assert dialoguecse.needed(settings("gpu")) == ["MDC", "ECD"]
+    assert dialoguecse.needed(settings("quick")) == ["SGD"]
+    assert dialoguecse.needed(settings("smoke")) == ["SGD", "ECD"]
 
 
 def test_bundled_data_hold_no_chinese_dialogues_but_text_and_tests():
-    with pytest.raises(Offline, match="DialogueCSE, which is not bundled"):
-        matching_data.dialogues_of("ECD", "bundled")
-    assert {r.split for part in matching_data.text_of("ECD", "bundled") for r in part[:50]} == {"dev"}
-    assert len(matching_data.released("JDDC", "sts", "bundled", "test")) == 2000
+    run = fake_run("smoke")
+    found = dialoguecse.corpus(run, "ECD")
+    assert isinstance(found.dialogues, Lacking) and "DialogueCSE, which is not bundled" in found.dialogues.reason
+    assert not found.is_there and dialoguecse.corpus(run, "SGD").is_there
+    assert {record.split for part in found.text.corpora for record in part[:50]} == {"dev"}
+    tests = dialoguecse.tests(run, "ECD")
+    assert list(tests) == ["JDDC"] and len(tests["JDDC"].pairs) == 2000 and tests["JDDC"].max_length == 100
 
 
 def test_counts_are_of_merged_turns_and_of_characters_in_chinese(tmp_path):
     said = [("user", "你 好"), ("user", "在吗"), ("system", "在的"), ("user", "好"), ("system", "谢谢")]
     short = Dialogue("b", (Utterance("user", "a"), Utterance("system", "b")))
     records = dataset(tmp_path, [Dialogue("a", tuple(Utterance(*u) for u in said)), short])
-    assert matching_data.count([records], 4, True) == {"dialogues": 1, "turns": 4, "words": 9, "intents": 0}
-    assert matching_data.count([records], 0, False)["dialogues"] == 2
+    counts = {"dialogues": 1, "turns": 4, "words": 9, "intents": 0}
+    assert dialoguecse.count(Sessions([records], 4), True) == counts
+    assert dialoguecse.count(Sessions([records], 0, limit=1), False)["dialogues"] == 2, "all there are"
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -122,7 +141,7 @@ def test_thinned_queries_keep_their_candidates_and_nobody_else(size, limit, seed
     for i in range(size):
         pool = random.permutation(np.delete(np.arange(size), i))[:4].tolist()
         queries.append(RetrievalQuery(i, f"t{i}", tuple(pool[:1]), tuple(pool[1:])))
-    kept = matching.thinned(queries, limit)
+    kept = dialoguecse.thinned(queries, limit)
     asked = [query for query in kept if query.positives]
     assert len(asked) == min(limit, size) and all(query == queries[query.id] for query in asked)
     wanted = {i for q in asked for i in (q.id, *q.positives, *q.negatives)}
@@ -131,8 +150,8 @@ def test_thinned_queries_keep_their_candidates_and_nobody_else(size, limit, seed
 
 def test_intents_are_the_most_frequent_ones_and_no_text_comes_twice():
     doubled = [*QUERIES, replace(QUERIES[0], id=6), replace(QUERIES[1], id=7, text="another", intent="b")]
-    assert matching.by_intent(doubled, 1, 2) == (["text 1", "text 3"], ["b", "b"])
-    assert matching.by_intent([replace(q, intent="") for q in QUERIES], 3, 3) == ([], [])
+    assert dialoguecse.by_intent(doubled, 1, 2) == (["text 1", "text 3"], ["b", "b"])
+    assert dialoguecse.by_intent([replace(q, intent="") for q in QUERIES], 3, 3) == ([], [])
 
 
 def test_a_retrieval_set_can_be_of_one_dialogue_act(tmp_path):
@@ -143,127 +162,145 @@ def test_a_retrieval_set_can_be_of_one_dialogue_act(tmp_path):
     ]
     said = tuple(Utterance("user", text, (act,), intent=intent) for text, intent, act in texts)
     records = dataset(tmp_path, [Dialogue("a", said)])
-    assert {q.text for q in matching.rebuild(records, 10, 30, 70, "INFORM_INTENT", 0)} == {"find a hotel", "play it"}
-    assert len(matching.rebuild(records, 10, 30, 70, "", 0)) == 3
+    assert {q.text for q in dialoguecse.rebuild(records, 10, 30, 70, "INFORM_INTENT", 0)} == {"find a hotel", "play it"}
+    assert len(dialoguecse.rebuild(records, 10, 30, 70, "", 0)) == 3
 
 
 def test_views_are_the_baselines_of_table_2():
     encoder, texts = tiny.encoder(dropout=0.0), tiny.sentences(12)
-    mean, cls = encoder.encode(texts, pooling="mean"), encoder.encode(texts, pooling="cls")
-    assert np.allclose(matching.view(encoder, "mean").encode(texts), mean)
-    assert np.allclose(matching.view(encoder, "cls").encode(texts), cls)
-    encoder.pooling = "mean"
-    assert np.allclose(matching.view(encoder, "whitening").encode(texts), geometry.whiten(mean), atol=1e-4)
-    assert matching.view(encoder, "flow", flow_steps=2).encode(texts).shape == mean.shape
-    assert {how for _, how in dialoguecse.BASELINES.values()} == {"words", "cls", "mean", "flow", "whitening"}
+    mean = encoder.encode(texts, pooling="mean")
+    for how, pooling in (("mean", "mean"), ("cls", "cls"), ("whitening", "mean")):
+        seen, said = dialoguecse.view(encoder, how)
+        expected = geometry.whiten(mean) if how == "whitening" else encoder.encode(texts, pooling=pooling)
+        assert said == pooling and np.allclose(seen.encode(texts, pooling=said), expected, atol=1e-4)
+    assert dialoguecse.view(encoder, "flow", flow_steps=2)[0].encode(texts).shape == mean.shape
+    assert len(dialoguecse.view(encoder, "words")[0].encode(texts)) == 12
 
 
-def test_scores_carry_the_seed_of_the_training_and_the_floor():
+def test_scores_say_what_stands_in_for_the_papers_data():
     pairs = [ScoredPair(*tiny.sentences(2, seed=i), float(i % 5 + 1)) for i in range(8)]
-    rows = matching.score(tiny.encoder(), "mean", QUERIES, pairs, None, 50, "toy", 3)
-    assert set(rows["train_seed"]) == {3} and set(rows["metric"]) == {"MAP", "MRR", "Corr"}
-    assert set(rows["protocol"]) == {"paper", "floor"}
-    assert "Corr" not in set(matching.score(tiny.encoder(), "mean", QUERIES, [], None, 50, "toy", 3)["metric"])
+
+    def notes(dataset: str, how: str = "mean", instead: str = "", trained: bool = False) -> set[str]:
+        records = TestSet(QUERIES, pairs, corpus="ECD", instead=instead)
+        rows = dialoguecse.score(tiny.encoder(), records, dataset, None, how, trained)
+        assert set(rows["metric"]) == {"MAP", "MRR", "Corr"} and set(rows["protocol"]) == {"paper"}
+        return set(rows["substitute"])
+
+    assert notes("JDDC", trained=True) == {"trained on dialogues of ECD"}
+    assert notes("JDDC") == {""} == notes("ECD", trained=True)
+    assert notes("MDC", "words", "rebuilt") == {"the encoder's own word vectors instead of GloVe; rebuilt"}
+
+
+def test_chance_is_a_floor_of_retrieval_alone():
+    rows = dialoguecse.chance(tiny.encoder(), TestSet(QUERIES), "toy", None, how="mean")
+    assert set(rows["metric"]) == {"MAP", "MRR"} and set(rows["protocol"]) == {"paper"}
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", matching.MODELS)
-def test_every_matching_model_trains_and_moves_the_encoder(corpus, tmp_path, model):
-    start = tiny.encoder()
+def trained(recipe: str, data, settings: TrainingSettings, folder: Path, watch: Watch | None = None, **options) -> dict:
+    folder.mkdir()
+    return train_model(recipe, tiny.encoder(), data, settings, options, watch, folder)
+
+
+@pytest.mark.parametrize("recipe", dialoguecse.MATCHING)
+def test_every_matching_model_trains_and_moves_the_encoder(corpus, tmp_path, recipe):
     options = TrainingSettings(batch_size=8, max_steps=2, learning_rate=1e-2)
-    made = matching.train_matching(start.clone(), [corpus], Matching(model), options, 0, [], tmp_path / "w")
-    assert made["groups"] == 16 and made["encoder"].name == model and len(made["curve"]) == 2
+    made = trained(recipe, Sessions([corpus]), options, tmp_path / "w")
+    assert made["encoder"].name == recipe and len(made["curve"]) == 2
     texts = tiny.sentences(3)
-    assert not np.allclose(made["encoder"].encode(texts), start.encode(texts))
+    assert not np.allclose(made["encoder"].encode(texts), tiny.encoder().encode(texts))
 
 
-def test_a_training_that_is_cut_short_prepares_no_more_groups_than_it_sees(corpus, tmp_path):
-    sizes = []
-    for number, steps in enumerate((None, 3, 100)):
-        options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=steps)
-        made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, [], tmp_path / str(number))
-        sizes.append(made["groups"])
-        if steps == 3:
-            assert list(made["curve"]["epoch"]) == [5 / 60, 10 / 60, 15 / 60], "an epoch is of all groups"
-    assert sizes == [60, 15, 60]
-    options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=9)
-    past = matching.train_matching(tiny.encoder(), [corpus], Matching(sides="past"), options, 0, [], tmp_path / "p")
-    assert past["groups"] == 45, "of 48 with a past"
+def test_an_epoch_of_a_training_that_is_cut_short_is_of_all_groups(corpus, tmp_path):
+    options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=3)
+    both = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "both")
+    assert list(both["curve"]["epoch"]) == [5 / 60, 10 / 60, 15 / 60]
+    past = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "past", sides="past")
+    assert list(past["curve"]["epoch"]) == pytest.approx([5 / 48, 10 / 48, 15 / 48]), "of those with a past"
 
 
-def test_the_epoch_that_is_best_on_the_development_pairs_is_kept(corpus, tmp_path, monkeypatch):
-    pairs = [ScoredPair(*tiny.sentences(2, seed=i), float(i % 5 + 1)) for i in range(6)]
-    seen = iter([0.1, 0.9, 0.5, 0.2])  # the last one, then after epochs 1, 2 and 3
-    monkeypatch.setattr(matching, "agreement", lambda encoder, pairs: next(seen))
-    options = TrainingSettings(batch_size=60, epochs=3, learning_rate=1e-2)
-    made = matching.train_matching(tiny.encoder(), [corpus], Matching(), options, 0, pairs, tmp_path)
-    first = matching.load_encoder(tmp_path / "epochs" / "1")
-    assert np.allclose(made["encoder"].encode(["a b c"]), first.encode(["a b c"]), atol=1e-6)
+@pytest.mark.parametrize(("epochs", "seen", "best"), [(3, [0.1, 0.9, 0.5, 0.5], 2), (1.5, [0.1, 0.9], 2)])
+def test_the_best_of_all_epochs_and_the_end_comes_back(corpus, tmp_path, epochs, seen, best):
+    values, states = iter(seen), []
+
+    def look(model) -> pd.DataFrame:
+        states.append(model.encode(["a b c"]))
+        return pd.DataFrame({"metric": ["Corr"], "value": [next(values)]})
+
+    options = TrainingSettings(batch_size=30, epochs=epochs, learning_rate=1e-2)
+    watch = Watch(look, best="Corr", last=True)
+    made = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "w", watch)
+    assert list(made["watched"]["value"]) == seen
+    assert np.allclose(made["encoder"].encode(["a b c"]), states[best - 1], atol=1e-6)
 
 
 def test_stage_one_reads_each_sentence_once(tmp_path):
     first, second, third = (" ".join(tiny.sentences(9, seed=i)) for i in range(3))
     records = dataset(tmp_path, [ScoredPair(first, second, 1.0), ScoredPair(first, third, 2.0)])
-    assert [c.paired for c in matching.spoken([records])] == [False, False]
+    assert [talk.paired for talk in Sentences([records]).read()] == [False, False]
     options = TrainingSettings(batch_size=3, epochs=1, learning_rate=1e-3)
-    made = matching.adapt(tiny.encoder(), [records], options, 2, None, 50, tmp_path / "w")
+    made = trained("adaptation", Sentences([records]), options, tmp_path / "w", head_steps=2)
     assert made["training"].steps == 1, "three distinct sentences are one batch"
 
 
-def test_the_fresh_head_of_stage_one_is_trained_before_the_encoder_moves(tmp_path, monkeypatch):
-    start, seen = tiny.encoder(), []
-    texts = dataset(
-        tmp_path, [ScoredPair(*(" ".join(tiny.sentences(9, seed=i + k)) for k in (0, 9)), 1.0) for i in range(6)]
+def test_models_are_trained_as_the_profile_says_with_the_lower_half_frozen(corpus):
+    s = settings("gpu", temperature=0.2)
+    function, given = job_of(s, dialoguecse.model("DialogueCSE I2", s, toy(corpus)), tiny.encoder(), 2)
+    made = given["settings"]
+    assert function is train_model and (made.freeze, made.seed, made.batch_size) == (1, 2, 64)
+    assert given["options"] == {"negatives": 9, "turns": 3, "temperature": 0.2} and given["watch"] is None
+    printed = job_of(
+        settings("paper"), dialoguecse.model("SiameseBERT-s", settings("paper"), toy(corpus)), tiny.encoder(), 1
     )
-
-    def watched(encoder, *arguments, **named):
-        seen.append(encoder.encode(["a b c"]))
-        return train(encoder, *arguments, **named)
-
-    train = matching.train
-    monkeypatch.setattr(matching, "train", watched)
-    options = TrainingSettings(batch_size=6, epochs=1, learning_rate=1e-2)
-    made = matching.adapt(start, [texts], options, 3, None, 50, tmp_path / "w")
-    assert np.allclose(seen[0], seen[1]) and not np.allclose(seen[1], made["encoder"].encode(["a b c"]))
+    made = printed[1]["settings"]
+    assert (made.batch_size, made.learning_rate, made.epochs) == (20, 5e-5, 3)
+    assert "turns" not in printed[1]["options"], "it reads one"
 
 
-def test_the_lower_half_of_the_layers_is_frozen_and_the_rest_as_the_profile_says():
-    made = dialoguecse.contrast_settings(fake_run("gpu"), tiny.encoder(), 2)
-    assert (made.freeze, made.seed, made.batch_size) == (1, 2, 64)
-    printed = dialoguecse.contrast_settings(fake_run("paper"), tiny.encoder(), 1)
-    assert (printed.batch_size, printed.learning_rate, printed.epochs) == (20, 5e-5, 3)
+def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(corpus):
+    s = settings("gpu")
+    adapted = job_of(s, dialoguecse.model("adaptation", s, toy(corpus)), tiny.encoder(), 1)[1]
+    assert (adapted["settings"].batch_size, adapted["settings"].learning_rate, adapted["settings"].max_steps) == (
+        256,
+        1e-4,
+        None,
+    )
+    assert adapted["options"] == {"sentences": None, "head_steps": 300}
+    chosen = dialoguecse.model("DialogueCSE I1", s, toy(corpus, dev=[ScoredPair("a", "b", 1.0)]))
+    assert chosen.watch.best == "Corr" and chosen.watch.last and chosen.start == "BERT(adapt), SGD"
 
 
-def test_rows_say_what_stands_in_for_the_papers_data():
-    assert dialoguecse.instead("DialogueCSE I2", "JDDC") == "trained on dialogues of ECD"
-    assert dialoguecse.instead("BERT-avg", "JDDC") == "" == dialoguecse.instead("DialogueCSE I2", "ECD")
-    assert dialoguecse.instead("Avg. GloVe embeddings", "MDC").count(";") == 1
+def test_one_chinese_encoder_from_scratch_serves_all_seeds(corpus):
+    chinese = replace(toy(corpus), name="ECD")
+    made = dialoguecse.start(settings("gpu"), chinese)
+    recipes = [job_of(settings("gpu"), made, tiny.encoder(), seed)[1]["recipe"] for seed in (1, 2)]
+    assert recipes[0] == recipes[1] and recipes[0].settings.seed == 1
+    assert dialoguecse.start(settings("paper"), chinese).start == "bert-base-chinese"
+    assert not dialoguecse.start(settings("gpu"), toy(corpus)).recipe
 
 
 # --- settings and figures ---------------------------------------------------------------------------------------------
 
 
-def test_every_sweep_of_the_gpu_profile_holds_the_usual_value_or_all_dialogues():
-    s = settings("gpu")
-    for one in matching_figures.SWEEPS:
-        usual = getattr(Matching(), one.setting)
-        assert usual in s[one.values] if one.setting != "dialogues" else usual is None
-    assert max(s["negative_counts"]) <= matching.MOST_NEGATIVES
-
-
-@pytest.mark.parametrize("profile", ["smoke", "quick", "gpu", "paper"])
-def test_the_plan_of_every_profile_can_be_estimated(profile):
-    profiles = load_profiles("dialoguecse")
-    steps = {step.stage: step.steps for step in estimate(profiles, profiles.resolve(profile))}
-    assert steps["train"] > 0 and ("vary turns" in steps) == (profile != "quick")
+def test_sweeps_train_what_is_not_usual(corpus):
+    run, own = fake_run("gpu"), toy(corpus)
+    assert dialoguecse.unusual(run, own, "temperature", run.settings.temperatures) == [0.05, 0.2, 0.5]
+    assert dialoguecse.unusual(run, own, "negatives", run.settings.negative_counts) == [1, 4, 19]
+    assert dialoguecse.unusual(run, own, "turns", run.settings.turn_counts) == [1, 2, 4, 5]
+    assert dialoguecse.unusual(run, own, "sides", run.settings.sides) == ["past"]
+    assert dialoguecse.usual(run, own, "dialogues") == 12 and dialoguecse.unusual(run, own, "turns", ()) == []
+    assert dialoguecse.unusual(run, own, "dialogues", (5, 12, 100)) == [5]
+    varied = dialoguecse.vary("DialogueCSE I2", run.settings, own, "dialogues", 5)
+    assert varied.data.limit == 5 and varied.labels == {"model": "DialogueCSE I2", "dialogues": 5}
+    assert dialoguecse.vary("SiameseBERT-m", run.settings, own, "turns", 1).options == {"negatives": 9, "turns": 1}
 
 
 def test_the_matching_matrix_is_of_the_tokens_as_they_are_read():
     encoder = tiny.encoder(dropout=0.0).eval()
     turns, response = tiny.sentences(2, seed=5), tiny.sentences(1, seed=6)[0]
-    found = matching.matching_of(encoder, turns, response)
+    found = dialoguecse.matching_of(encoder, MatchingGroup(tuple(turns), (), (response,), (1,)))
     assert list(found["turn"].unique()) == [1, 2] and found["word"].iloc[0] == found["response"].iloc[0] == "[CLS]"
     states, _ = encoder.hidden(encoder.tokenize([turns[1]]))
     answer, _ = encoder.hidden(encoder.tokenize([response]))
@@ -280,15 +317,8 @@ def _tensor(array: np.ndarray):
 
 
 def test_the_example_is_short_and_has_context_on_both_sides():
-    group = matching_figures.example_group()
+    group = dialoguecse.example_group()
     assert group.before and group.after and len(group.candidates) == 10
-
-
-def test_without_english_models_the_heat_map_says_why_it_is_not_drawn():
-    run, noted = fake_run("gpu", corpora=["ECD"]), {}
-    run.not_run = lambda figure, reason: noted.update({figure: reason})
-    trained = dialoguecse.Trained({}, {}, {}, pd.DataFrame())
-    assert "English dialogues" in matching_figures.heat_map(run, trained) and list(noted) == ["matching"]
 
 
 def test_the_architecture_is_drawn_with_the_shapes_of_its_example():
@@ -325,13 +355,14 @@ def gpu_rows() -> pd.DataFrame:
                     row |= {"protocol": "paper", "encoder": "mini", "train_seed": seed, "n": 100, **more}
                     rows.append(row | {"value": (30 if model in FLOORS else 50) + float(random.normal())})
 
-    for model in (*dialoguecse.BASELINES, *matching.MODELS):
-        add("T2", model, tests)
-    for one in matching_figures.SWEEPS:
-        names = ("JDDC", "ECD") if one.families else tests
-        for model in one.models:
-            for value in (*s[one.values], *([5984] if one.setting == "dialogues" else [])):
-                add(one.table, model, names, **{one.setting: value})
+    for row in load_paper("dialoguecse").tables["T2"].rows:
+        add("T2", row.labels["model"], tests)
+    swept = {"T3": ("temperature", s["temperatures"]), "T4": ("negatives", s["negative_counts"])}
+    swept |= {"F2": ("turns", s["turn_counts"]), "F3": ("dialogues", (*s["dialogue_counts"], 5984))}
+    for table, (what, values) in swept.items():
+        for model in ("DialogueCSE I2", "SiameseBERT-m"):
+            for value in values:
+                add(table, model, tests if table.startswith("F") else ("JDDC", "ECD"), **{what: value})
     return pd.DataFrame(rows)
 
 
@@ -346,9 +377,3 @@ def test_every_claim_can_be_judged_on_the_rows_of_the_gpu_profile(gpu_rows):
 def test_our_rows_land_in_every_printed_cell_but_the_unreleased_ones(gpu_rows, table):
     cells = compare_table("dialoguecse", table, gpu_rows).rows
     assert set(cells[cells["status"] == "not run"]["column"]) == ({"MDC Corr"} if table == "T2" else set())
-
-
-def test_a_figure_that_is_not_drawn_is_a_sentence_without_quotes():
-    run = SimpleNamespace(not_run=lambda figure, reason: None)
-    said = figures.absent(run, "F9", "there is no data")
-    assert said == said._repr_markdown_() == "Not drawn: there is no data."

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
+from dialnb.claims.papers import load_paper
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import load_paper
 from dialnb.training.pretrain import new_transformer
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,19 +14,17 @@ from test_studies import dataset
 
 from dialnb import plots
 from dialnb.claims import load_claims
-from dialnb.data.corpora import Conversation
+from dialnb.claims.papers import load_paper
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
+from dialnb.examples.readings import Lists
 from dialnb.models.encoder import load_encoder
-from dialnb.papers import load_paper, project_root
-from dialnb.runs.planning import estimate
+from dialnb.runs.grid import job_of, train_model
 from dialnb.runs.profiles import load_profiles
-from dialnb.runs.stages import stage_key
-from dialnb.studies import common, selectors, ums, ums_figures, ums_models
-from dialnb.studies.sentence_encoders import ENGLISH, elsewhere, sentence_steps
-from dialnb.studies.training import Step, in_order, pretrain_encoder, pretraining, training
-from dialnb.training import TrainingSettings
-from dialnb.training.pretrain import has_shape, pretrain
+from dialnb.runs.results import read_result, write_result
+from dialnb.studies import ums
+from dialnb.training.recipes import fit
+from dialnb.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -56,10 +53,12 @@ def trained(tmp_path_factory) -> dict:
     parts = [corpus(folder)]
     work = folder / "work"
     work.mkdir()
-    chosen = TrainingSettings(batch_size=8, epochs=2, learning_rate=1e-3)
-    encoder = tiny.encoder(max_position_embeddings=80)
-    made = selectors.train_selector("UMS_BERT", encoder, parts, chosen, TASKS, "paper", None, 64, 12, 12, (0, 1), work)
-    return made | {"parts": parts, "folder": work}
+    s = dict(resolved("smoke")) | {"max_length": 64, "dev_groups": 12, "epochs": 2, "learning_rate": 1e-3}
+    s |= {"max_steps": None, "adversarial_seeds": (0, 1)}
+    model = ums.model(s, Lists(parts), TASKS, probe=12)
+    function, inputs = job_of(s, model, tiny.encoder(max_position_embeddings=80), seed=1)
+    assert function is train_model
+    return function(**inputs, folder=work) | {"parts": parts}
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -67,17 +66,17 @@ def trained(tmp_path_factory) -> dict:
 
 def test_a_sample_without_test_lists_keeps_a_third_of_its_dialogues_apart(tmp_path):
     sample = dataset(tmp_path, [group(i, "train") for i in range(10)], "sample")
-    train, test = (selectors.groups_of([sample], split) for split in ("train", "test"))
+    train, test = (Lists([sample], split=split).read() for split in ("train", "test"))
     assert len(test) == 4 and len(train) == 6 and not {g.id for g in train} & {g.id for g in test}
-    assert not ums_models.has_lists([sample]) and ums_models.has_lists([corpus(tmp_path)])
+    assert not ums.has_lists([sample]) and ums.has_lists([corpus(tmp_path)])
 
 
 def test_rows_of_dialoguecse_join_the_training_data_alone(tmp_path):
     rows = [MatchingGroup(("a", "b"), ("d",), ("x", "c", "y"), (0, 1, 0))]
     parts = [corpus(tmp_path), dataset(tmp_path, rows, "more")]
-    assert selectors.groups_of(parts, "train")[-1].candidates == ("c", "x")
-    assert selectors.groups_of(parts, "train")[-1].context == ("a", "b"), "what comes after is left out"
-    assert len(selectors.groups_of(parts, "test")) == 12
+    assert Lists(parts).read()[-1].candidates == ("c", "x")
+    assert Lists(parts).read()[-1].context == ("a", "b"), "what comes after is left out"
+    assert len(Lists(parts, split="test").read()) == 12
 
 
 def test_statistics_count_rows_wrong_candidates_and_utterances():
@@ -88,23 +87,21 @@ def test_statistics_count_rows_wrong_candidates_and_utterances():
 # --- models -------------------------------------------------------------------------------------------------------
 
 
-def test_every_printed_model_is_parsed_and_every_subset_names_its_tasks():
-    assert {ums_models.parse(model) for model in ums_models.MODELS} == {
-        (kind, plus, tasks) for kind in ("BERT", "ELECTRA") for plus in (False, True) for tasks in ((), TASKS)
-    }
-    assert [len(ums_models.tasks_of(name)) for name in ums_models.SUBSETS] == [0, 1, 1, 1, 2, 2, 2, 3]
+def test_every_subset_of_table_5_names_its_tasks_and_every_printed_model_is_known():
+    subsets = [row.labels["model"] for row in load_paper("ums").tables["T5"].rows]
+    assert [len(ums.tasks_of(name)) for name in subsets] == [0, 1, 1, 1, 2, 2, 2, 3]
     printed = [row.labels for row in load_paper("ums").tables["T2"].rows if row.labels["source"] == "this paper"]
-    assert {row["model"].removesuffix(" (ours)") for row in printed} == set(ums_models.MODELS)
+    assert {row["model"].removesuffix(" (ours)") for row in printed} == set(ums.MODELS)
 
 
-def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name():
-    assert [ums_models.parse(resolved(p).ablation)[:2] for p in ("paper", "gpu")] == [
-        ("ELECTRA", False),
-        ("ELECTRA", True),
-    ]
-    printed = ums_models.fine_tuning(resolved("paper"), "Ubuntu")
+def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name(tmp_path):
+    assert [resolved(profile).ablation for profile in ("paper", "gpu")] == ["ELECTRA", "ELECTRA+"]
+    lists = Lists([corpus(tmp_path)])
+    job = job_of(resolved("paper"), ums.model(resolved("paper"), lists, TASKS), tiny.encoder(), 1)
+    printed = job[1]["settings"]
     assert (printed.batch_size, printed.epochs, printed.learning_rate, printed.clip) == (32, 5, 3e-5, 5.0)
-    assert ums_models.post_training(resolved("paper"), "BERT").batch_size == 384
+    post = job_of(resolved("paper"), ums.post_training("BERT", resolved("paper"), lists, ""), tiny.encoder(), 1)
+    assert post[1]["settings"].batch_size == 384
     s = resolved("gpu")
     known = {*s.models, *s.subsets, "None", "INS + DEL + SRCH"}
     claims = [c for c in load_claims("ums") if c.kind == "gain"]
@@ -114,119 +111,64 @@ def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_c
     assert {side["model"] for side in sides if isinstance(side.get("model"), str)} == known
 
 
-@pytest.mark.parametrize(("profile", "steps"), [("smoke", 3), ("gpu", 4703), ("paper", 9405)])
-def test_a_dry_run_estimates_the_steps_of_each_selector(profile, steps):
-    profiles = load_profiles("ums")
-    plan = {step.stage: step for step in estimate(profiles, profiles.resolve(profile))}
-    assert plan["train"].steps == steps and ("train the subset" in plan) == (profile in ("gpu", "paper"))
-
-
-class Recorder:
-    """Stands for a run: makes what it is given and what follows on it, and remembers in which order."""
-
-    def __init__(self):
-        self.begun = []
-
-    def stage_each(self, jobs, follow):
-        self.begun.append(sorted(jobs))
-        done = {name: function(**inputs) for name, (function, inputs) in jobs.items()}
-        for name in list(done):
-            done |= self.stage_each(more, follow) if (more := follow(name, done[name])) else {}
-        return done
-
-
-def test_stages_begin_as_soon_as_their_encoder_is_there_and_never_without():
-    def make(name):
-        return lambda source: (lambda source: {"encoder": f"{source}>{name}"}, {"source": source})
-
-    steps = [
-        Step("late", ("x", "made"), make("late")),
-        Step("first", ("x", "raw"), make("first"), ("x", "made")),
-        Step("other", ("x", "raw"), make("other")),
-        Step("never", ("x", "missing"), make("never")),
-    ]
-    run = Recorder()
-    done = in_order(run, {("x", "raw"): "raw"}, steps)
-    assert run.begun == [["first", "other"], ["late"]] and done["late"]["encoder"] == "raw>first>late"
-
-
-def test_sentence_encoders_are_those_that_the_other_notebooks_train():
-    wanted = ["SimCSE-unsup", "DSE", "WMDC", "TaDSE", "DialogueCSE"]
-    run = SimpleNamespace(settings=resolved("smoke", sentence_encoders=wanted), profile="smoke", root=project_root())
-    raw = tiny.encoder()
-    steps, places = sentence_steps(run, raw)
-    assert list(places) == wanted and set(places.values()) <= {step.name for step in steps}
-    (own,) = [step for step in steps if step.name == "train DSE"]
-    other = elsewhere(run, "dse")
-    job = training("DSE", raw, common.corpus(other), common.settings_for(other.settings, "DSE"), 60, False)
-    assert own.source == ENGLISH and stage_key(*own.job(raw)) == stage_key(*job)
-
-
-def test_a_stored_selector_scores_as_it_did(trained):
-    asked = selectors.groups_of(trained["parts"], "test")
-    once, again = (selectors.assemble(trained["encoder"], trained["heads"], 64).score(asked) for _ in range(2))
+def test_a_stored_selector_scores_as_it_did(trained, tmp_path):
+    asked = Lists(trained["parts"], split="test").read()
+    write_result({"selector": trained["selector"]}, tmp_path)
+    once, again = trained["selector"].score(asked), read_result(tmp_path)["selector"].score(asked)
     assert once == again and len({score for row in once for score in row}) > 20
 
 
 def test_every_epoch_is_scored_and_the_best_on_validation_is_kept(trained):
-    epochs = trained["epochs"]
+    epochs = trained["watched"]
     assert sorted(set(epochs["epoch"])) == [1, 2]
     on_test = epochs[epochs["metric"] == "Adversarial R10@1"]
     assert on_test.groupby("epoch")["seed"].nunique().tolist() == [2, 2]
     best = epochs[epochs["metric"] == "validation"].set_index("epoch")["value"].max()
-    dev = selectors.groups_of(trained["parts"], "dev")
-    scores = selectors.assemble(trained["encoder"], trained["heads"], 64).score(dev)
-    assert selectors._first_is_right(scores, dev).mean() == pytest.approx(best)
+    dev = Lists(trained["parts"], split="dev").read()
+    assert ums.first_is_right(trained["selector"].score(dev), dev).mean() == pytest.approx(best)
 
 
 def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(trained):
-    inputs = (trained["encoder"], trained["heads"], 64, trained["parts"], "made", None, (0, 1), ("random", "last"))
-    found = selectors.answer(*inputs)
-    rows = found["adversarial"]
-    assert set(rows["adversary"]) == {"random", "last"} and rows.groupby("adversary")["seed"].nunique().to_dict() == {
-        "random": 2, "last": 1}  # fmt: skip
+    asked = {"records": trained["parts"], "dataset": "made", "groups": None, "max_length": 64}
+    found = ums.answer_of(trained["selector"], seeds=(0, 1), kinds=("random", "last"), **asked)
+    rows = ums.rows_for("X-encoders", found["rows"])
+    seeds = rows.groupby("adversary")["seed"].nunique().to_dict()
+    assert seeds == {"random": 2, "last": 1}
     drawn = rows.query("protocol == 'paper' and adversary == 'random'").set_index("metric")["value"]
     share = drawn["Adversarial first"].mean()
     assert found["items"].query("metric == 'Adversarial first'")["value"].mean() == pytest.approx(share)
     assert len(found["scores"]) == 12 and found["scores"][["response", "adversary"]].stack().between(0, 1).all()
-    plain = selectors.answer(tiny.encoder(), None, 32, trained["parts"], "made", None, (0,), ("random",))
-    assert plain["adversarial"]["value"].between(-1, 1).all() and plain["selection"]["n"].eq(12).all()
+    plain = ums.answer_of(tiny.encoder(), seeds=(0,), kinds=("random",), **asked)["rows"]
+    assert plain["value"].between(-1, 1).all() and ums.rows_for("T2", plain)["n"].eq(12).all()
 
 
 def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
     chosen = TrainingSettings(batch_size=8, epochs=1, learning_rate=1e-3)
-    for kind, family in (("BERT", "bert"), ("ELECTRA", "electra")):
-        work = tmp_path / kind
-        work.mkdir()
+    for recipe, family in (("next sentences", "bert"), ("replaced tokens", "electra")):
         encoder = tiny.encoder(family, max_position_embeddings=80)
-        made = selectors.post_train(encoder, kind, [corpus(tmp_path)], chosen, None, 40, work)
-        assert made["encoder"].name == f"{kind}+" and "[EOT]" in made["encoder"].tokenizer.get_vocab()
-        assert np.isfinite(made["curve"]["loss"]).all()
+        made = fit(recipe, encoder, Lists([corpus(tmp_path)]).read(), chosen, options={"max_length": 40})
+        assert made.model is encoder and "[EOT]" in encoder.tokenizer.get_vocab()
+        assert np.isfinite(made.result.curve["loss"]).all()
 
 
-def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights(tmp_path, monkeypatch):
-    mini, talk = load_encoder("mini", device="cpu"), [Conversation("made", ("how are you", "fine"))]
-    monkeypatch.setattr("dialnb.training.pretrain.train", lambda *_, **__: None)
-    assert has_shape(mini.transformer, "mini") and not has_shape(mini.transformer, "small")
-    job, inputs = pretraining("mini", mini, [], 1, kind="electra", warm=True)
-    cold = pretraining("mini", mini, [], 1, kind="electra")[1]["recipe"].settings
-    assert job is pretrain_encoder and inputs["recipe"].settings.learning_rate == cold.learning_rate / 2
-    for start, same in ((mini, True), (None, False)):
-        made, _ = pretrain(talk, inputs["recipe"], tmp_path, "cpu", tokenizer=mini.tokenizer, start=start)
-        assert type(made.transformer).__name__ == "ElectraModel"
-        assert np.allclose(made.encode(["how are you"]), mini.encode(["how are you"])) == same
+def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights_at_half_the_rate():
+    mini, s = load_encoder("mini", device="cpu"), resolved("gpu")
+    warm, cold = (ums.from_scratch(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
+    assert warm.options["warm"] and not cold.options["warm"]
+    assert warm.settings["learning_rate"] == warm.recipe.settings.learning_rate / 2
+    assert warm.labels["encoder"] == "English ELECTRA (from mini)"
+    assert not ums.from_scratch("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
 
 
 def test_special_tokens_of_every_task_are_laid_out_with_one_target_an_input(trained):
-    selector = selectors.assemble(trained["encoder"], trained["heads"], 64)
-    found = selectors.mark_vectors(selector, selectors.groups_of(trained["parts"], "test"))
+    found = ums.mark_vectors(trained["selector"], Lists(trained["parts"], split="test").read())
     assert list(found) == list(TASKS)
     for vectors, right in found.values():
         assert len(vectors) == len(right) and right.sum() == 12 and np.isfinite(vectors).all()
-    plane = selectors.project_marks(trained["encoder"], trained["heads"], 64, trained["parts"], "made", 12, "tsne", 1)
+    plane = ums.project_marks(trained["selector"], trained["parts"], "made", 12, "tsne", 1)
     assert list(dict.fromkeys(plane["task"])) == list(TASKS) and list(dict.fromkeys(plane["label"])) == [
         "other",
         "target",
@@ -239,8 +181,8 @@ def scores(*rows: tuple[float, float]) -> pd.DataFrame:
 
 def test_the_example_is_the_first_dialogue_that_fools_the_baseline_alone():
     plain = scores((0.9, 0.1), (0.4, 0.6), (0.4, 0.6), (0.2, 0.9))
-    assert ums_figures.first_fooled(plain, scores((0.9, 0.1), (0.4, 0.6), (0.6, 0.4), (0.9, 0.1))) == (2, True)
-    assert ums_figures.first_fooled(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3))) == (3, False)
+    assert ums.first_fooled(plain, scores((0.9, 0.1), (0.4, 0.6), (0.6, 0.4), (0.9, 0.1))) == (2, True)
+    assert ums.first_fooled(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3))) == (3, False)
 
 
 @settings(max_examples=40)
@@ -248,14 +190,14 @@ def test_the_example_is_the_first_dialogue_that_fools_the_baseline_alone():
 def test_a_drawn_manipulation_has_one_right_mark_and_all_its_utterances(n, seed):
     texts, rng, numbers = [f"u{i}" for i in range(n + 1)], np.random.default_rng(seed), list(range(n))
     for made in (insertion(numbers, rng), deletion(numbers, n, rng), search(numbers, rng)):
-        rows = ums_figures.drawn(made, texts)
+        rows = ums.drawn(made, texts)
         assert sum(kind in ("target", "foreign") for _, _, kind in rows) == 1
         said = [text for _, text, _ in rows if text]
         assert sorted(said) == sorted(texts if made.task == "deletion" else texts[:-1])
 
 
 def test_the_drawing_of_the_manipulations_keeps_its_text_on_the_page():
-    data = ums_figures.manipulation_example()
+    data = ums.manipulation_example()
     assert list(dict.fromkeys(data["column"])) == ["dialogue", *TASKS]
     figure = plots.manipulations(data)
     figure.draw_without_rendering()
@@ -266,7 +208,7 @@ def test_the_drawing_of_the_manipulations_keeps_its_text_on_the_page():
 
 
 def test_drawings_of_dialogues_are_drawn_again_from_their_stored_data(tmp_path):
-    data = ums_figures.manipulation_example()
+    data = ums.manipulation_example()
     data.to_csv(tmp_path / "F2.csv", index=False)
     again = plots.manipulations(pd.read_csv(tmp_path / "F2.csv"))
     first = plots.manipulations(data)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialnb.errors import UnknownName
-from dialnb.models.tokens import Tokens, pack
 from dialnb.models.wordpieces import Wordpieces
+from dialnb.tokens import Tokens, pack
 
 ROWS = st.lists(st.lists(st.integers(0, 999), min_size=1, max_size=9), min_size=1, max_size=12)
 
@@ -135,17 +135,17 @@ def test_no_room_for_words_is_refused():
 
 def test_cached_tokens_are_read_back_and_a_broken_cache_is_rebuilt(tmp_path, monkeypatch):
     pieces, texts = Wordpieces(tiny.tokenizer()), tiny.sentences(9)
-    fresh = pieces.cached(texts, 16, "right", tmp_path)
+    fresh = pieces(texts, 16, "right", tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
     monkeypatch.setattr(pieces, "_bare", lambda texts: pytest.fail("tokenised again"))
-    again = pieces.cached(texts, 16, "right", tmp_path)
+    again = pieces(texts, 16, "right", tmp_path)
     assert again.ids.tolist() == fresh.ids.tolist() and again.offsets.tolist() == fresh.offsets.tolist()
     monkeypatch.undo()
     file.write_bytes(file.read_bytes()[:50])
-    assert pieces.cached(texts, 16, "right", tmp_path).ids.tolist() == fresh.ids.tolist()
-    pieces.cached(texts[:-1], 16, "right", tmp_path)
-    pieces.cached(texts, 15, "right", tmp_path)
-    pieces.cached(texts, 16, "left", tmp_path)
+    assert pieces(texts, 16, "right", tmp_path).ids.tolist() == fresh.ids.tolist()
+    pieces(texts[:-1], 16, "right", tmp_path)
+    pieces(texts, 15, "right", tmp_path)
+    pieces(texts, 16, "left", tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) == 4, "texts, length and side all belong to the key"
 
 
@@ -159,7 +159,7 @@ def test_texts_that_many_ask_for_at_once_are_tokenised_once(tmp_path):
 
     pieces._bare = slowly
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: pieces.cached(texts, 16, "right", tmp_path).ids.tolist(), range(4)))
+        made = list(pool.map(lambda _: pieces(texts, 16, "right", tmp_path).ids.tolist(), range(4)))
     assert calls == [9] and made == made[:1] * 4
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 import tiny
-from matplotlib.figure import Figure
+from IPython.display import Image
 
 from dialnb import explore
 from dialnb.data.records import SelectionGroup
@@ -21,7 +21,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.explore import dialogues, panel
 from dialnb.explore.maps import OWN, PLOTLY, SpaceMap
 from dialnb.explore.methods import SIZES, Methods, size_of
-from dialnb.explore.panel import Choice, Panel, Text
+from dialnb.explore.panel import Control, Panel
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.training.pretrain import new_transformer
 
@@ -89,38 +89,37 @@ def test_the_tour_is_no_larger_than_it_says():
 # --- panels -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def shown(monkeypatch) -> list:
+    """What is displayed, in place of a front end."""
+    things: list = []
+    monkeypatch.setattr(panel, "display", lambda thing, **how: things.append(thing))
+    return things
+
+
 def echo() -> Panel:
     def show(words: str, how: str) -> list:
         if not words:
             raise DataError("write something")
-        return [pd.DataFrame({how: [words]})]
+        return [f"{how} {words}"]
 
-    return Panel(show, words=Text("Words:", "hello"), how=Choice("how", "plain", ("plain", "loud")))
-
-
-def html(area) -> str:
-    return area.outputs[0]["data"]["text/html"]
+    return Panel(show, words=Control("Words:", "hello"), how=Control("how", "plain", ("plain", "loud")))
 
 
-def test_a_panel_follows_its_menus_at_once_and_its_boxes_at_the_button():
-    box, menu, button, area = echo().widget().children
-    assert "hello" in html(area) and "plain" in html(area)
+def test_a_panel_follows_its_boxes_and_menus(shown):
+    label, box, _, menu, _ = echo().widget().children
+    assert label.value == "Words:" and shown == ["plain hello"]
     menu.value = "loud"
-    assert "loud" in html(area)
-    box.children[1].value = "bye"
-    assert "hello" in html(area)
-    button.click()
-    assert "bye" in html(area) and not button.disabled
+    box.value = "bye"
+    assert shown[1:] == ["loud hello", "loud bye"]
 
 
-def test_a_panel_says_what_is_wrong_and_goes_on():
-    box, _, button, area = echo().widget().children
-    box.children[1].value = ""
-    button.click()
-    assert area.outputs[0]["text"] == "write something\n"
-    box.children[1].value = "again"
-    button.click()
-    assert "again" in html(area)
+def test_a_panel_says_what_is_wrong_and_goes_on(shown, capsys):
+    _, box, *_ = echo().widget().children
+    box.value = ""
+    assert capsys.readouterr().out.endswith("write something\n")
+    box.value = "again"
+    assert shown == ["plain hello", "plain again"]
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -151,21 +150,30 @@ def drawn(panels: tuple[str, ...] = ("raw",)) -> SpaceMap:
 @pytest.mark.parametrize("panels", [("raw",), ("raw", "DSE")])
 def test_plotly_accepts_a_map(panels):
     made = drawn(panels).interactive()
+    json.dumps(made)
     figure = go.Figure(data=made["data"], layout=made["layout"])
-    assert len(figure.data) == len(panels) * (3 + 2)
+    assert len(figure.data) == 2 * len(panels) * (3 + 2), "of each projection, by intent and by corpus"
     assert {trace.xaxis for trace in figure.data} == {"x", "x2"} if len(panels) == 2 else {"x"}
 
 
-def test_the_menus_of_a_map_change_colour_and_place():
+def test_the_menu_of_a_map_changes_colour_and_place():
     made = drawn().interactive()
-    colours, places = (menu["buttons"] for menu in made["layout"]["updatemenus"])
-    names = [trace["name"] for trace in made["data"]]
-    shown = {button["label"]: [n for n, on in zip(names, button["args"][0]["visible"]) if on] for button in colours}
-    assert shown == {"colour: intent": ["weather", "music", OWN], "colour: corpus": ["CLINC150", OWN]}
-    assert [trace["visible"] for trace in made["data"]] == colours[0]["args"][0]["visible"]
-    before, after = (button["args"][0] for button in places)
-    assert before["x"] == [trace["x"] for trace in made["data"]]
-    assert [[x + 1 for x in xs] for xs in before["x"]] == after["x"] and before["y"] == after["y"]
+    (menu,) = made["layout"]["updatemenus"]
+    views = {}
+    for button in menu["buttons"]:
+        visible = button["args"][0]["visible"]
+        views[button["label"]] = [trace for trace, on in zip(made["data"], visible) if on]
+    names = {label: [trace["name"] for trace in traces] for label, traces in views.items()}
+    intents, corpora = ["weather", "music", OWN], ["CLINC150", OWN]
+    assert names == {
+        "t-SNE, colour: intent": intents,
+        "t-SNE, colour: corpus": corpora,
+        "UMAP, colour: intent": intents,
+        "UMAP, colour: corpus": corpora,
+    }
+    assert [trace for trace in made["data"] if trace["visible"]] == views["t-SNE, colour: intent"]
+    before, after = views["t-SNE, colour: intent"], views["UMAP, colour: intent"]
+    assert [[x + 1 for x in trace["x"]] for trace in before] == [trace["x"] for trace in after]
 
 
 def test_a_point_tells_its_text_whatever_signs_are_in_it():
@@ -173,9 +181,10 @@ def test_a_point_tells_its_text_whatever_signs_are_in_it():
     assert hover == ["<b>text &lt;0&gt;</b><br>told", "<b>text &lt;2&gt;</b><br>told"]
 
 
-def test_a_map_is_a_picture_too_and_only_interactive_where_somebody_looks():
+def test_a_map_is_a_picture_too_and_only_interactive_where_somebody_looks(shown):
     assert set(drawn()._repr_mimebundle_()) == {PLOTLY, "image/png", "text/plain"}
-    assert set(panel.output(drawn(), live=True)["data"]) == {PLOTLY, "text/plain"}
+    Panel(lambda: [drawn()]).widget()
+    assert [set(thing) for thing in shown] == [{PLOTLY, "text/plain"}]
     with pytest.raises(DataError, match="a map needs the column"):
         SpaceMap(drawn().data.drop(columns="text"), ("intent",))
 
@@ -202,10 +211,9 @@ def test_a_pasted_dialogue_is_read_with_and_without_names():
         "\n".join(f"line {i}" for i in range(30)),
     ],
 )
-def test_every_method_makes_something_of_any_dialogue(text):
-    shown = explore.from_dialogue(text).show(text)
-    assert [isinstance(thing, Figure) for thing in shown] == [True, False, True, False, True]
-    assert all(panel.output(thing)["data"] for thing in shown)
+def test_every_method_makes_something_of_any_dialogue(text, shown):
+    explore.from_dialogue(text).widget()
+    assert [isinstance(thing, Image) for thing in shown] == [True, False, True, False, True]
 
 
 def test_templates_of_a_dialogue_have_slots_that_are_filled_again():

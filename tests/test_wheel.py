@@ -18,7 +18,7 @@ import tiny
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dialnb.papers import STUDIES
+from dialnb.claims.papers import STUDIES
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -106,13 +106,17 @@ STARTED |= {"seaborn": "for figures of the user's own in the notebooks"}
 """What no module imports, and what for it is needed all the same."""
 
 
+OURS = {"dialnb", "tools", "benchmarks"}
+FOLDERS = {"dialnb": "", "benchmarks": "bench", "tools": "dev", "tests": "dev"}
+
+
 def imported(folder: str) -> set[str]:
     """Top-level modules that the files of a folder import, without the standard library and without its own."""
     files = list((ROOT / folder).rglob("*.py"))
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return {name.split(".")[0] for name in names} - {path.stem for path in files} - {"dialnb"} - sys.stdlib_module_names
+    return {name.split(".")[0] for name in names} - {path.stem for path in files} - OURS - sys.stdlib_module_names
 
 
 def declared(extra: str = "") -> set[str]:
@@ -127,7 +131,7 @@ def packages() -> dict[str, set[str]]:
     return {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
 
 
-@pytest.mark.parametrize(("folder", "extra"), [("dialnb", "bench"), ("tests", "dev")])
+@pytest.mark.parametrize(("folder", "extra"), FOLDERS.items())
 def test_every_package_that_is_imported_is_declared(folder, extra, packages):
     bring = {module: packages.get(module, {module}) for module in imported(folder) - set(GUARDED)}
     assert not [module for module, names in bring.items() if not names & declared(extra)]

@@ -17,13 +17,13 @@ import psutil
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook
+from sweep import read_sweep
 
 from dialnb.errors import BadParameter, DataError, UnknownName
-from dialnb.notebooks import KERNEL, LANGUAGE
-from dialnb.runs.files import read_json, write_json
+from dialnb.files import read_json, write_json
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.run import run_name
-from dialnb.runs.sweep import merge, read_sweep
+from dialnb.runs.tools import merge
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULTS = yaml.safe_load((ROOT / "workflow" / "config.yaml").read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def folder(tmp_path_factory) -> Path:
     for slug in ("dse", "wmdc"):
         cells = [new_code_cell(dedent(text).strip().replace("SLUG", slug)) for text in CELLS.values()]
         cells[0].metadata["tags"] = ["parameters"]
-        notebook = new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "language_info": LANGUAGE})
+        notebook = new_notebook(cells=cells, metadata={"kernelspec": {"display_name": "Python 3", "name": "python3"}})
         nbformat.write(notebook, folder / "notebooks" / f"{slug}.ipynb")
     chosen = {
         "papers": ["dse", "wmdc"],

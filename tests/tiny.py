@@ -8,7 +8,7 @@ import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from dialnb.models.encoder import Encoder
-from dialnb.models.tokens import Tokens
+from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings
 from dialnb.training.loop import _Run
 from dialnb.training.objective import Sum
@@ -137,6 +137,10 @@ class Everything:
 
 class Pairs(PairObjective):
     """A pair objective for losses that take neither weights nor identifiers of duplicates."""
+
+    def describe(self) -> dict:
+        """The same for those that stumble on purpose, which go on from each other's checkpoints."""
+        return super().describe() | {"objective": "Pairs"}
 
     def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
         return {side: v for side, v in super().embed(encoder, batch).items() if side in ("first", "second")}

@@ -22,16 +22,19 @@ with the words after its statement). A side that names several models stands for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import yaml
 
 from dialnb.claims.evidence import BY
+from dialnb.claims.papers import Fields, load_paper, project_root
 from dialnb.errors import DataError, UnknownName
-from dialnb.papers import load_paper, project_root
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""
@@ -47,36 +50,33 @@ class Claim:
     statement: str
     where: str
     kind: str
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    better: Mapping[str, Any] = field(default_factory=dict)
+    rows: Fields = field(default_factory=dict)
+    better: Fields = field(default_factory=dict)
     worse: Any = None
     order: tuple = ()
     pairs: tuple = ()
-    than: Mapping[str, Any] | None = None
-    trend: Mapping[str, Any] | None = None
-    statistic: Mapping[str, Any] | None = None
-    published: Mapping[str, Any] | None = None
+    than: Fields | None = None
+    trend: Fields | None = None
+    statistic: Fields | None = None
+    published: Fields | None = None
     each: str = ""
     by: tuple[str, ...] = BY
     paired_over: str = "seeds"
     margin: float = 0.0
     times: float = 1.0
     lower: bool = False
-    learned: Mapping[str, Any] = field(default_factory=dict)
+    learned: Fields = field(default_factory=dict)
     one_model: bool = False
-    readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    printed: Mapping[str, Any] = field(default_factory=dict)
+    readings: Mapping[str, Fields] = field(default_factory=dict)
+    printed: Fields = field(default_factory=dict)
 
     @property
     def sides(self) -> list[tuple[Mapping, Mapping]]:
         """The comparisons that a gain or an ordering consists of, as (better, worse)."""
         if self.order or self.pairs:
             return list(self.pairs) or list(zip(self.order[:-1], self.order[1:]))
-        return [(self.better, worse) for worse in (self.worse if isinstance(self.worse, list) else [self.worse])]
-
-    def under(self, reading: str) -> Claim:
-        """The claim under one reading of what the paper leaves open."""
-        return replace(self, **self.readings[reading], readings={})
+        others = self.worse if isinstance(self.worse, list) else [self.worse or {}]
+        return [(self.better, worse) for worse in others]
 
 
 @cache
@@ -87,54 +87,56 @@ def load_claims(slug: str) -> tuple[Claim, ...]:
     return parse_claims(slug, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
 
 
-def _split(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+def parse_claims(slug: str, raw: list[Fields], where: str) -> tuple[Claim, ...]:
+    """Turn parsed YAML into claims."""
+    claims = []
+    for whole in raw:
+        for entry in _split(whole):
+            here = f"{where}, claim {entry.get('id', len(claims) + 1)!r}"
+            _check(slug, entry, here)
+            lists = {name: tuple(entry[name]) for name in ("order", "pairs", "by") if name in entry}
+            claims.append(Claim(**entry | lists))
+    doubled = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
+    if doubled:
+        raise DataError(f"{where}: claim ids must be unique, found {', '.join(sorted(doubled))} twice")
+    return tuple(claims)
+
+
+def _split(entry: Fields) -> list[dict[str, Any]]:
     """One entry per value of the column that it names under `split` (or per values, A/B), or the entry itself."""
     rest = {name: value for name, value in entry.items() if name != "split"}
     if "split" not in entry:
         return [rest]
     ((column, values),) = entry["split"].items()
-    named = {"id": entry.get("id", ""), "statement": str(entry.get("statement", "")).rstrip(".")}
     parts = []
     for value, words in values.items():
-        first, *more = str(value).split("/")
-        rows = {**entry.get("rows", {}), column: [first, *more] if more else value}
-        parts.append(
-            rest
-            | {"id": f"{named['id']}-{first.lower()}", "statement": f"{named['statement']}, {words}.", "rows": rows}
-        )
+        first, *others = str(value).split("/")
+        part = {
+            "id": f"{entry['id']}-{first.lower()}",
+            "statement": f"{entry['statement'].rstrip('.')}, {words}.",
+            "rows": {**entry.get("rows", {}), column: [first, *others] if others else value},
+        }
+        parts.append(rest | part)
     return parts
 
 
-def parse_claims(slug: str, raw: list[Mapping[str, Any]], where: str) -> tuple[Claim, ...]:
-    """Turn parsed YAML into claims."""
-    known_tables = [*load_paper(slug).tables, *(figure["id"] for figure in load_paper(slug).figures)]
-    found: list[Claim] = []
-    for entry in (part for whole in raw for part in _split(whole)):
-        here = f"{where}, claim {entry.get('id', len(found) + 1)!r}"
-        known = Claim.__dataclass_fields__
-        for name in entry:
+def _check(slug: str, entry: Fields, here: str) -> None:
+    """Refuse an entry with a misspelt name, or without a field that it needs."""
+    paper = load_paper(slug)
+    published = entry.get("published") or {}
+    tables = [*paper.tables, *(figure["id"] for figure in paper.figures)]
+    fields = chain(entry, *entry.get("readings", {}).values())
+    used_tables = chain(*(np.atleast_1d(part.get("table", [])) for part in (entry.get("rows", {}), published)))
+    names = {
+        "field": (fields, Claim.__dataclass_fields__),
+        "kind": (filter(None, [entry.get("kind")]), NEEDED),
+        "table": ((table for table in used_tables if not table.startswith("X-")), tables),
+        "shape": ([(entry.get("trend") or {}).get("shape", "rising")], SHAPES),
+    }
+    for kind, (used, known) in names.items():
+        for name in used:
             if name not in known:
-                raise DataError(f"{here}: {UnknownName('field', name, known)}")
-        missing = [name for name in ("id", "statement", "where", "kind") if not entry.get(name)]
-        if not missing and entry["kind"] not in NEEDED:
-            raise DataError(f"{here}: {UnknownName('kind', entry['kind'], NEEDED)}")
-        needed = missing[0] if missing else NEEDED[entry["kind"]]
-        if not entry.get(needed) and not (needed == "worse" and entry.get("pairs")):
-            raise DataError(f"{here}: expected the field {needed!r}, found none; add it")
-        named = [entry.get("rows", {}).get("table"), (entry.get("published") or {}).get("table")]
-        for table in (t for name in named for t in (name if isinstance(name, list) else [name]) if t):
-            if table not in known_tables and not table.startswith("X-"):
-                raise DataError(f"{here}: {UnknownName('table', table, known_tables)}")
-        if (shape := (entry.get("trend") or {}).get("shape", "rising")) not in SHAPES:
-            raise DataError(f"{here}: {UnknownName('shape', shape, SHAPES)}")
-        for name in (name for fields in entry.get("readings", {}).values() for name in fields):
-            if name not in known:
-                raise DataError(f"{here}, readings: {UnknownName('field', name, known)}")
-        lists = {name: tuple(entry[name]) for name in ("order", "pairs", "by") if name in entry}
-        found.append(Claim(**{**entry, **lists}))
-    ids = [claim.id for claim in found]
-    if len(set(ids)) < len(ids):
-        raise DataError(
-            f"{where}: claim ids must be unique, found {', '.join(sorted({i for i in ids if ids.count(i) > 1}))} twice"
-        )
-    return tuple(found)
+                raise DataError(f"{here}: {UnknownName(kind, str(name), known)}")
+    for name in ("id", "statement", "where", "kind", NEEDED.get(entry.get("kind"), "kind")):
+        if not entry.get(name) and not (name == "worse" and entry.get("pairs")):
+            raise DataError(f"{here}: expected the field {name!r}, found none; add it")

@@ -1,195 +1,165 @@
-"""From tidy rows to evidence: paired differences and curves over trainings and test units, and what a floor says.
+"""From tidy rows to evidence: paired differences and curves over trainings and test units, and their strata.
 
 A *unit* is what one training is scored on: a test item where scores of items are kept (clustered by their column
 `group`, a conversation or dialogue), else a value of the column `seed` (a draw, a group of test dialogues, a probe).
+All rows here are those of `dialnb.claims.rows.prepared`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import atanh, inf, sqrt, tanh
-from typing import Any
+from math import atanh, sqrt, tanh
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dialnb.claims.intervals import Interval, Stratum, crossed_interval, slope_interval
-from dialnb.comparison import check_unambiguous, item_variances
+from dialnb.claims.papers import Fields, select
+from dialnb.claims.rows import check_unambiguous
 from dialnb.errors import DataError
-from dialnb.papers import FLOORS, select
+from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slope_interval
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""
 
-
-@dataclass(frozen=True)
-class Floor:
-    """The strongest floor of a side's test sets with its score, whether the side is above every one of them, and the
-    two numbers where it is least so; empty and passed where no floor was scored."""
-
-    strongest: str = ""
-    passed: bool = True
-    numbers: str = ""
+MEASURED = ["value", "variance", "cluster"]
+"""Columns of evidence that say what came out: the value, its variance over items, the cluster of its unit."""
+REPEATED = ["training", "unit"]
+"""Columns of evidence that repeat a measurement; all others name its cell."""
 
 
 class Lacking(DataError):
     """There are no rows to judge by; the message says which."""
 
 
-def prepared(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tidy rows made ready to be compared many times: absent labels as empty texts, and four columns that name the
-    `training` and the `unit` of a value, the `cluster` of the unit, and the `variance` over test items."""
-    if rows.empty or "training" in rows:
-        return rows
-    scored = "item" in rows
-    unit = rows["item" if scored else "seed"] if scored or "seed" in rows else pd.Series(0, index=rows.index)
-    group = rows["group"] if scored and "group" in rows else unit
-    training = rows["train_seed"] if "train_seed" in rows else pd.Series(0, index=rows.index)
-    measures = ("value", "n", "seed", "train_seed", "item", "group")
-    labels = {name: rows[name].astype(object).where(rows[name].notna(), "") for name in rows if name not in measures}
-    return rows.assign(
-        **labels,
-        variance=np.nan if scored else item_variances(rows),
-        unit=unit.fillna(0),
-        training=training.fillna(0),
-        cluster=group.where(group.notna(), unit),
-    )
-
-
-def measured(rows: pd.DataFrame, where: Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
-    """Rows that match, indexed by keys, training and unit: `value`, its `variance` over items, and its `cluster`."""
-    found = select(prepared(rows), where)
+def measured(rows: pd.DataFrame, where: Fields, keys: Sequence[str]) -> pd.DataFrame:
+    """Rows that match, with the keys that they have, `REPEATED` and `MEASURED` as columns."""
+    found = select(rows, where)
     if found.empty:
         raise Lacking(f"not measured: {describe(where)}")
-    keys = [name for name in keys if name in found]
-    frame = found.set_index([*keys, "training", "unit"])[["value", "variance", "cluster"]]
-    if "item" not in found and frame.index.has_duplicates:
-        check_unambiguous(found, keys)
-    return frame
+    places = [*(name for name in keys if name in found), *REPEATED]
+    if "item" not in found and found.duplicated(places).any():
+        check_unambiguous(found, places)
+    return found[[*places, *MEASURED]]
+
+
+def cell_names(frame: pd.DataFrame) -> list[str]:
+    """The columns of evidence that name a cell."""
+    return [name for name in frame if name not in (*REPEATED, *MEASURED)]
 
 
 def differences(
-    rows: pd.DataFrame, better: Mapping[str, Any], worse: Mapping[str, Any], by: Sequence[str] = BY, times: float = 1.0
+    rows: pd.DataFrame, better: Fields, worse: Fields, by: Sequence[str] = BY, times: float = 1.0
 ) -> pd.DataFrame:
-    """`times` x better - worse, cell by cell, training by training and unit by unit; indexed as `measured`.
+    """`times` x better - worse, cell by cell, training by training and unit by unit; columns as of `measured`.
 
     Columns on which the two sides differ do not pair. Where the sides were never scored on the same test items, each
     side's own variance counts, which is the careful side for models that err alike.
     """
-    apart = {name for name in {*better, *worse} if better.get(name) != worse.get(name)}
-    keys = [name for name in by if name not in apart and name in rows]
+    keys = [name for name in by if better.get(name) == worse.get(name)]
     first, second = measured(rows, better, keys), measured(rows, worse, keys)
-    if first.index.has_duplicates or second.index.has_duplicates:  # several cells on one side: their mean
-        first, second = (_mean_of_cells(side) for side in (first, second))
-    both = first.join(second[["value", "variance"]].add_suffix("_worse"), how="inner")
-    if both.empty:
+    places = [*cell_names(first), *REPEATED]
+    if first.duplicated(places).any() or second.duplicated(places).any():  # several cells on one side: their mean
+        first, second = mean_within(first, places), mean_within(second, places)
+    gaps = minus(first.assign(value=times * first["value"], variance=times**2 * first["variance"]), second)
+    if gaps.empty:
         raise Lacking(f"no dataset and seed that both {describe(better)} and {describe(worse)} have")
-    return both.assign(
-        value=times * both.value - both.value_worse, variance=times**2 * both.variance + both.variance_worse
-    )[["value", "variance", "cluster"]]
+    return gaps
 
 
-def _mean_of_cells(side: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell, training and unit: the mean of those that a side has there."""
-    groups = side.groupby(level=list(range(side.index.nlevels)))
-    return groups[["value", "variance"]].mean().assign(cluster=groups["cluster"].first())
+def minus(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """The differences of measured values in the same place."""
+    place = _numbers(pd.concat([first, second]), [*cell_names(first), *REPEATED])
+    row_of = np.full(place.max() + 1, -1)
+    row_of[place[len(first) :]] = np.arange(len(second))
+    partner = row_of[place[: len(first)]]
+    gaps = first[partner >= 0]
+    others = second.iloc[partner[partner >= 0]]
+    value = gaps["value"] - others["value"].to_numpy()
+    return gaps.assign(value=value, variance=gaps["variance"] + others["variance"].to_numpy())
 
 
-def strata(gaps: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
+def mean_within(frame: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
+    """The mean of measured values that share these columns."""
+    groups = frame.groupby(list(places), as_index=False)
+    return groups.agg({"value": "mean", "variance": "mean", "cluster": "first"})
+
+
+def strata(long: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     """Paired differences by test set: cells of one dataset share their units, cells of two datasets do not."""
-    if gaps.value.isna().any():
+    if long["value"].isna().any():
         raise Lacking("a value is missing")
-    keys = [name for name in gaps.index.names if name not in ("training", "unit")]
-    long = gaps.reset_index()
-    long["cell"] = long.groupby(keys, sort=False).ngroup() if keys else 0
+    keys = cell_names(long)
+    cell = _numbers(long, keys)
     if cells_are_units:
-        table = long.groupby(["training", "cell"]).value.mean().unstack("cell").dropna()
+        table = long["value"].groupby([long["training"], cell]).mean().unstack().dropna()
         return [Stratum(table.to_numpy(), np.ones(table.shape[1]))]
-    long["test_set"] = long["dataset"] if "dataset" in keys else long["cell"]
-    cells, found = long.cell.nunique(), []
-    for _, part in long.groupby("test_set", sort=False):
-        found += _of_test_set(part, cells)
-    trainings = set.intersection(*({*part.index} for part, _ in found))
+    test_set = _numbers(long, ["dataset"]) if "dataset" in keys else cell
+    tables = []
+    for number in range(test_set.max() + 1):
+        here = test_set == number
+        tables += _tables(long[here], cell[here], cell.max() + 1)
+    trainings = sorted(set.intersection(*(set(table.index) for table, *_ in tables)))
     if not trainings:
         raise Lacking("no training that was scored on every test set")
-    return [_stratum(table.loc[sorted(trainings, key=str)], *facts) for table, facts in found]
+    return [_stratum(table.loc[trainings], *facts) for table, *facts in tables]
 
 
-def _of_test_set(part: pd.DataFrame, cells: int) -> list[tuple[pd.DataFrame, tuple]]:
-    """[training, unit] of the mean over the cells of one test set, or of each cell where they share no units."""
-    wide = part.pivot_table(index=["training", "unit"], columns="cell", values="value")
-    groups = [part] if wide.notna().all(axis=None) else [one for _, one in part.groupby("cell", sort=False)]
+def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """A number for each row, the same where all these columns are, in order of appearance."""
+    combined = np.zeros(len(frame), np.int64)
+    for name in names:
+        codes, values = pd.factorize(frame[name])
+        combined = combined * len(values) + codes
+    return pd.factorize(combined)[0]
+
+
+def _tables(part: pd.DataFrame, cell: np.ndarray, cells: int) -> list[tuple[pd.DataFrame, np.ndarray, float, float]]:
+    """Means [training, unit] over the cells of one test set, or of each cell where they share no units, with the
+    cluster of every unit, the weight and the variance of the mean."""
+    own = pd.unique(cell)
+    whole = len(part) == len(own) * (_numbers(part, REPEATED).max() + 1)
     found = []
-    for group in groups:
-        table = group.groupby(["training", "unit"]).value.mean().unstack("unit").dropna(axis=1)
+    for group in [part] if whole else [part[cell == number] for number in own]:
+        together = len(own) if whole else 1
+        values = group.set_index(REPEATED)["value"]
+        values = values if together == 1 else values.groupby(level=[0, 1]).mean()
+        table = values.unstack("unit").dropna(axis=1)
         if table.empty:
             raise Lacking("no test unit that every training was scored on")
-        clusters = group.groupby("unit").cluster.first().reindex(table.columns)
-        found.append((table, (clusters, group.cell.nunique() / cells, float(group.variance.mean()))))
+        clusters = group["cluster"].set_axis(group["unit"])
+        clusters = clusters[~clusters.index.duplicated()].reindex(table.columns).to_numpy()
+        found.append((table, clusters, together / cells, float(group["variance"].mean())))
     return found
 
 
-def _stratum(table: pd.DataFrame, clusters: pd.Series, weight: float, variance: float) -> Stratum:
+def _stratum(table: pd.DataFrame, clusters: np.ndarray, weight: float, variance: float) -> Stratum:
     values = table.to_numpy()
-    if table.shape[1] > 1 and np.ptp(values, axis=1).max() > 1e-9:
-        totals = table.T.groupby(clusters.to_numpy()).sum().T.to_numpy()
-        return Stratum(totals, clusters.groupby(clusters.to_numpy()).size().to_numpy(float), weight)
-    known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
-    return Stratum(values.mean(1, keepdims=True), np.ones(1), weight, known)
+    if values.shape[1] == 1 or np.ptp(values, axis=1).max() <= 1e-9:
+        known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
+        return Stratum(values.mean(1, keepdims=True), np.ones(1), weight, known)
+    numbers, names = pd.factorize(clusters, sort=True)
+    if len(names) < len(clusters):
+        totals = table.T.groupby(numbers).sum().T.to_numpy()
+        return Stratum(totals, np.bincount(numbers).astype(float), weight)
+    return Stratum(values[:, np.argsort(numbers)], np.ones(len(numbers)), weight)
 
 
-def floor_rows(results: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on."""
-    found = results[results.model.isin(FLOORS)] if "model" in results else results.iloc[:0]
-    for column, wanted in where.items():
-        if column in found and column not in ("model", "table"):
-            found = found[(found[column] == "") | found.index.isin(select(found, {column: wanted}).index)]
-    here = select(found, {"table": where["table"]}) if "table" in where and "table" in found else found
-    return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
-
-
-def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Mapping[str, Any], by: Sequence[str]) -> Floor:
-    """Hold a side against every floor, test set by test set."""
-    strongest, worst = (-inf, ""), (inf, "")
-    for name in dict.fromkeys(floors.model):
-        of_floor = floors[floors.model == name]
-        keys = [key for key in by if key in rows and key in of_floor and (of_floor[key] != "").any()]
-        known = select(rows, side).groupby([*keys, "training", "unit"], as_index=False)
-        known = known.agg({"value": "mean", "variance": "mean", "cluster": "first"})
-        lines = of_floor.groupby(keys, as_index=False).value.mean() if keys else of_floor.value.mean()
-        by_unit = of_floor.groupby([*keys, "unit"], as_index=False).value.mean().rename(columns={"value": "paired"})
-        if keys:
-            known, lines, by_unit = (frame.astype(dict.fromkeys(keys, object)) for frame in (known, lines, by_unit))
-            known = known.merge(lines.rename(columns={"value": "floor"}), on=keys)
-        else:
-            known["floor"] = lines
-        known = known.merge(by_unit, on=[*keys, "unit"], how="left")
-        known["gap"] = known.value - (known.paired if known.paired.notna().all() else known.floor)
-        known = known.set_index([*keys, "training", "unit"])
-        test_sets = [key for key in ("dataset", "metric") if key in keys]
-        for _, part in known.groupby(level=test_sets) if test_sets else [("", known)]:
-            score, line = float(part.value.mean()), float(part.floor.mean())
-            low = crossed_interval(strata(part.assign(value=part.gap))).low
-            strongest = max(strongest, (line, f"{name} {_number(line)}"))
-            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
-    return Floor(strongest[1], worst[0] > 0, worst[1])
-
-
-def curves(rows: pd.DataFrame, sides: Sequence[Mapping], over: str, by: Sequence[str], paired_over: str) -> tuple:
+def curves(
+    rows: pd.DataFrame, sides: Sequence[Mapping], over: str, by: Sequence[str], paired_over: str
+) -> tuple[np.ndarray, np.ndarray]:
     """x, and y as [trainings, units, x]: the mean curve over the cells, of one side or of the difference of two."""
     keys = [*by, over]
-    found = measured(rows, sides[0], [name for name in keys if name in rows])
+    found = measured(rows, sides[0], keys)
     if len(sides) == 2:
         found = differences(rows, *sides, keys)
-    if over not in found.index.names:
+    if over not in found:
         raise Lacking(f"the rows have no column {over!r}")
-    long = found.reset_index()
-    long[over] = pd.to_numeric(long[over])
-    cells = [name for name in found.index.names if name not in ("training", "unit", over)]
-    long["unit"] = long.groupby(cells, sort=False).ngroup() if paired_over == "datasets" and cells else long.unit
-    wide = long.groupby(["training", "unit", over]).value.mean().unstack(over).dropna(axis=1)
+    long = found.assign(**{over: pd.to_numeric(found[over].astype(object))})
+    cells = [name for name in cell_names(found) if name != over]
+    if paired_over == "datasets" and cells:
+        long["unit"] = long.groupby(cells, sort=False).ngroup()
+    wide = long.groupby([*REPEATED, over]).value.mean().unstack(over).dropna(axis=1)
     if wide.shape[1] < 3:
         raise Lacking(f"a trend needs three values of {over!r} that all units share, found {wide.shape[1]}")
     shared = wide.unstack("training").dropna().stack("training", future_stack=True).reorder_levels([1, 0]).sort_index()
@@ -214,29 +184,26 @@ def contrast(y: np.ndarray, weights: np.ndarray) -> Interval:
     return crossed_interval([Stratum(values, np.ones(values.shape[1]))])
 
 
-def rank_agreement(rows: pd.DataFrame, first: Mapping, second: Mapping, by: Sequence[str]) -> Interval:
+def rank_agreement(rows: pd.DataFrame, sides: Sequence[Mapping], by: Sequence[str]) -> Interval:
     """Spearman's correlation of the models' means under two measures; the interval counts models, of which there are
     few (Bonett and Wright 2000: Fisher's z with variance (1 + r²/2) / (n - 3))."""
-    means = [measured(rows, side, ["model", *by]).groupby("model").value.mean() for side in (first, second)]
-    models = means[0].index.intersection(means[1].index)
-    if len(models) < 4:
-        raise Lacking(f"agreement of rankings needs four models under both measures, found {len(models)}")
-    if any(np.ptp(part.loc[models]) == 0 for part in means):
+    means = [measured(rows, side, ["model", *by]).groupby("model").value.mean() for side in sides]
+    both = pd.concat(means, axis=1, join="inner")
+    if len(both) < 4:
+        raise Lacking(f"agreement of rankings needs four models under both measures, found {len(both)}")
+    if (np.ptp(both, axis=0) == 0).any():
         raise Lacking("all models score the same under one of the measures, so that there is no order to agree with")
-    whole = float(stats.spearmanr(*(part.loc[models] for part in means)).statistic)
-    centre = atanh(np.clip(whole, -0.999, 0.999))
-    half = float(stats.norm.ppf(0.975)) * sqrt((1 + whole**2 / 2) / (len(models) - 3))
-    low, high = tanh(centre - half), tanh(centre + half)
-    return Interval(whole, min(low, whole), max(high, whole), len(models), "Fisher's z over models")
+    found = float(stats.spearmanr(both).statistic)
+    centre = atanh(np.clip(found, -0.999, 0.999))
+    half = float(stats.norm.ppf(0.975)) * sqrt((1 + found**2 / 2) / (len(both) - 3))
+    low = tanh(centre - half)
+    high = tanh(centre + half)
+    return Interval(found, min(low, found), max(high, found), len(both), "Fisher's z over models")
 
 
-def describe(where: Mapping[str, Any]) -> str:
+def describe(where: Fields) -> str:
     """Selectors in words, the model first."""
-    said = {name: " or ".join(map(str, value)) if isinstance(value, list) else value for name, value in where.items()}
-    parts = [str(said.pop("model"))] if "model" in said else []
-    rest = ", ".join(f"{name} {value}" for name, value in said.items())
-    return " with ".join([*parts, rest] if rest else parts) or "any row"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 1.5 else f"{value:.1f}"
+    words = {name: " or ".join(map(str, one)) if isinstance(one, list) else str(one) for name, one in where.items()}
+    model = words.pop("model", "")
+    others = ", ".join(f"{name} {text}" for name, text in words.items())
+    return " with ".join(filter(None, [model, others])) or "any row"

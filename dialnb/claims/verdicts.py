@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
 
 import pandas as pd
 
-from dialnb.claims.intervals import PLACE
-from dialnb.papers import load_cells
-from dialnb.rendering import escaped
+from dialnb.claims.papers import Fields, load_cells
+from dialnb.claims.rendering import escaped
+from dialnb.evaluation.intervals import PLACE
 
 HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
 VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)
@@ -53,7 +53,7 @@ class Verdict:
     encoders: tuple[str, ...] = ()
 
 
-def verdict_text(record: Mapping[str, Any]) -> str:
+def verdict_text(record: Fields) -> str:
     """A verdict with what limits it.
 
     >>> verdict_text({"verdict": "undecided", "qualifier": "one training"})
@@ -61,7 +61,8 @@ def verdict_text(record: Mapping[str, Any]) -> str:
     >>> verdict_text({"verdict": "fails", "qualifier": "0.13 of the printed training"})
     'fails here (0.13 of the printed training)'
     """
-    verdict, qualifier = record["verdict"], record.get("qualifier") or ""
+    verdict = record["verdict"]
+    qualifier = record.get("qualifier") or ""
     if verdict == CONTRADICTED:
         return "contradicted by the paper"
     if verdict == FAILS and qualifier:
@@ -69,7 +70,7 @@ def verdict_text(record: Mapping[str, Any]) -> str:
     return f"{verdict}: {qualifier}" if qualifier else verdict
 
 
-def interval_text(record: Mapping[str, Any]) -> str:
+def interval_text(record: Fields) -> str:
     """Estimate, interval and what they stand on, in one line; empty where nothing was measured.
 
     >>> found = {"estimate": 1.234, "low": 0.5, "high": 2.0, "n": 10, "unit": "draws", "train_seeds": 3, "margin": 0}
@@ -100,13 +101,15 @@ def encoder_kind(slug: str, names: Sequence[str]) -> str:
     return next((kind for kind in (FROM_SCRATCH, PRETRAINED, OWN_KIND) if kind in kinds), "")
 
 
-def strength(record: Mapping[str, Any]) -> tuple[str, str]:
+def strength(record: Fields) -> tuple[str, str]:
     """How far to trust a verdict: three marks (encoder, trainings, share of the printed training), and the words.
 
     >>> strength({"encoder_kind": "pretrained elsewhere", "train_seeds": 3, "share": 0.2, "encoders": "minilm"})[0]
     '●●○'
     """
-    trainings, share, kind = record.get("train_seeds") or 0, record.get("share"), record.get("encoder_kind") or ""
+    trainings = record.get("train_seeds") or 0
+    share = record.get("share")
+    kind = record.get("encoder_kind") or ""
     if not trainings and not kind:
         return "●●●", "no training is involved"
     solid = [kind != FROM_SCRATCH, not trainings or trainings >= ENOUGH, share is None or share >= HALF]

@@ -8,19 +8,20 @@ array is checksummed: a file that does not check out is rebuilt, never trusted.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import gc
 import hashlib
 import json
 import os
 import typing
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import is_dataclass
 from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -34,199 +35,144 @@ FORMAT = 1
 CHUNK = 1024
 Arrays = dict[str, np.ndarray]
 
-
-def _smallest(values: Sequence[int] | np.ndarray) -> np.ndarray:
-    """An integer array of the narrowest type that holds the values."""
-    array = np.asarray(values, dtype=np.int64)
-    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    sizes = (np.int8, np.int16, np.int32, np.int64) if low < 0 else (np.uint8, np.uint16, np.uint32, np.int64)
-    return array.astype(next(size for size in sizes if np.iinfo(size).min <= low and high <= np.iinfo(size).max))
+fields = functools.cache(typing.get_type_hints)
+"""The fields of a record with their types, in order."""
 
 
-class Strings:
-    """Distinct values once, a code per row."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, int] = {}
-        self.codes: list[int] | np.ndarray = []
-
-    def extend(self, values: Sequence[str]) -> None:
-        known = self.known
-        self.codes.extend([known.setdefault(value, len(known)) for value in values])
-
-    def save(self, arrays: Arrays, name: str) -> None:
-        arrays[f"{name}.codes"] = _smallest(self.codes)
-        arrays[f"{name}.ends"] = _smallest(np.cumsum([len(value) for value in self.known], dtype=np.int64))
-        arrays[f"{name}.utf8"] = np.frombuffer("".join(self.known).encode("utf-8", "surrogatepass"), dtype=np.uint8)
-
-    def open(self, arrays: Arrays, name: str) -> Strings:
-        self.codes = arrays[f"{name}.codes"]
-        self._ends, self._utf8 = arrays[f"{name}.ends"], arrays[f"{name}.utf8"]
-        self._values: list[str] | None = None
-        return self
-
-    @property
-    def values(self) -> list[str]:
-        """The distinct values, decoded when first needed."""
-        if self._values is None:
-            text = self._utf8.tobytes().decode("utf-8", "surrogatepass")
-            self._values = [text[start:stop] for start, stop in pairwise([0, *self._ends.tolist()])]
-        return self._values
-
-    def read(self, start: int, stop: int) -> list[str]:
-        values = self.values
-        return [values[code] for code in self.codes[start:stop].tolist()]
-
-    def equals(self, wanted: Sequence[str]) -> np.ndarray:
-        codes = [code for code, value in enumerate(self.values) if value in wanted]
-        return np.isin(self.codes, codes)
+def _within(name: str, field: str) -> str:
+    return f"{name}.{field}" if name else field
 
 
-class Numbers:
-    """One number per row: int or float."""
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-        self.numbers: list | np.ndarray = []
-
-    def extend(self, values: Sequence) -> None:
-        self.numbers.extend(values)
-
-    def save(self, arrays: Arrays, name: str) -> None:
-        arrays[name] = _smallest(self.numbers) if self.kind is int else np.asarray(self.numbers, dtype=np.float64)
-
-    def open(self, arrays: Arrays, name: str) -> Numbers:
-        self.numbers = arrays[name]
-        return self
-
-    def read(self, start: int, stop: int) -> list:
-        return self.numbers[start:stop].tolist()
-
-    def equals(self, wanted: Sequence) -> np.ndarray:
-        return np.isin(self.numbers, wanted)
-
-
-class Tuples:
-    """``tuple[X, ...]``: where each row's items end in the column of all items."""
-
-    def __init__(self, items: Column) -> None:
-        self.items = items
-        self.lengths: list[int] = []
-
-    def extend(self, values: Sequence[tuple]) -> None:
-        self.lengths.extend(map(len, values))
-        self.items.extend(list(chain.from_iterable(values)))
-
-    def save(self, arrays: Arrays, name: str) -> None:
-        arrays[f"{name}.offsets"] = _smallest(np.cumsum([0, *self.lengths], dtype=np.int64))
-        self.items.save(arrays, name)
-
-    def open(self, arrays: Arrays, name: str) -> Tuples:
-        self.offsets = arrays[f"{name}.offsets"]
-        self.items.open(arrays, name)
-        return self
-
-    def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Where the items of rows start to stop lie in the column of items."""
-        return int(self.offsets[start]), int(self.offsets[stop])
-
-    def read(self, start: int, stop: int) -> list[tuple]:
-        bounds = self.offsets[start : stop + 1].tolist()
-        first = bounds[0]
-        items = self.items.read(first, bounds[-1])
-        return [tuple(items[low - first : high - first]) for low, high in pairwise(bounds)]
-
-
-class Structs:
-    """A dataclass: one column per field."""
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-        hints = typing.get_type_hints(kind)
-        self.fields: dict[str, Column] = {f.name: column(hints[f.name]) for f in dataclasses.fields(kind)}
-
-    def extend(self, values: Sequence) -> None:
-        for name, field in self.fields.items():
-            field.extend(list(map(attrgetter(name), values)))
-
-    def save(self, arrays: Arrays, name: str) -> None:
-        for field_name, field in self.fields.items():
-            field.save(arrays, f"{name}.{field_name}" if name else field_name)
-
-    def open(self, arrays: Arrays, name: str) -> Structs:
-        for field_name, field in self.fields.items():
-            field.open(arrays, f"{name}.{field_name}" if name else field_name)
-        return self
-
-    def read(self, start: int, stop: int) -> list:
-        """Make the records of rows start to stop, field by field.
-
-        The slots are filled directly: the constructor of a frozen dataclass takes five times as long.
-        """
-        made = list(map(object.__new__, repeat(self.kind, stop - start)))
-        for name, field in self.fields.items():
-            deque(map(getattr(self.kind, name).__set__, made, field.read(start, stop)), maxlen=0)
-        return made
-
-
-Column = Strings | Numbers | Tuples | Structs
-
-
-def column(hint: type) -> Column:
-    """An empty column for values of this type."""
-    if hint is str:
-        return Strings()
-    if hint in (int, float):
-        return Numbers(hint)
-    if typing.get_origin(hint) is tuple and typing.get_args(hint)[1:] == (Ellipsis,):
-        return Tuples(column(typing.get_args(hint)[0]))
-    if dataclasses.is_dataclass(hint):
-        return Structs(hint)
-    raise TypeError(f"no column for {hint}: records hold str, int, float, dataclasses and tuples of these")
+@functools.cache
+def _item(hint: Any) -> Any:
+    """X of ``tuple[X, ...]``; None for every other type."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
 
 
 class Table:
     """The records of one file, opened from its arrays; a record is made when it is read."""
 
     def __init__(self, arrays: Arrays, metadata: dict[str, str]) -> None:
+        self.arrays = arrays
         self.metadata = metadata
         self.kind = metadata["record"]
-        self.columns = Structs(RECORDS[self.kind]).open(arrays, "")
+        self.record = RECORDS[self.kind]
+        self._words: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
         return int(self.metadata["rows"])
 
-    def records(self, start: int, stop: int) -> list:
-        """The records of rows start to stop."""
-        return self.columns.read(start, stop)
+    def records(self, rows: np.ndarray) -> list:
+        """The records of these rows."""
+        return self._read(self.record, "", rows)
 
-    def column(self, path: str, start: int, stop: int) -> list:
-        """The values of one (nested) field in rows start to stop, tuples laid flat."""
-        found: Column = self.columns
+    def column(self, path: str, rows: np.ndarray) -> list:
+        """The values of one (nested) field in these rows, tuples laid flat."""
+        hint, column = self.record, ""
         for name in path.split("."):
-            if isinstance(found, Tuples):
-                start, stop, found = *found.span(start, stop), found.items
-            found = self._field(found, name, path)
-        while isinstance(found, Tuples):
-            start, stop, found = *found.span(start, stop), found.items
-        return found.read(start, stop)
+            hint = self._field(hint, name, path)
+            column = _within(column, name)
+            if item := _item(hint):
+                hint = item
+                rows, _ = self._items(column, rows)
+        return self._read(hint, column, rows)
 
-    def sizes(self, name: str, start: int, stop: int) -> list[int]:
-        """How many items a field of tuples holds in each of the rows start to stop."""
-        return np.diff(self.columns.fields[name].offsets[start : stop + 1].astype(np.int64)).tolist()
+    def sizes(self, name: str, rows: np.ndarray) -> list[int]:
+        """How many items a field of tuples holds in each of these rows."""
+        return np.diff(self._items(name, rows)[1]).tolist()
 
     def equals(self, name: str, wanted: Sequence) -> np.ndarray:
         """One bool per row: is this field one of the wanted values?"""
-        found = self._field(self.columns, name, name)
-        if not isinstance(found, Strings | Numbers):
+        hint = self._field(self.record, name, name)
+        if hint is str:
+            codes = [code for code, word in enumerate(self.words(name)) if word in wanted]
+            return np.isin(self.arrays[f"{name}.codes"], codes)
+        if hint not in (int, float):
             raise DataError(f"{self.kind} records cannot be filtered by {name!r}: it holds several values per record")
-        return found.equals(wanted)
+        return np.isin(self.arrays[name], wanted)
 
-    def _field(self, found: Column, name: str, path: str) -> Column:
-        fields = found.fields if isinstance(found, Structs) else {}
-        if name not in fields:
-            raise DataError(f"{self.kind} records have no field {path!r}; here one of: {', '.join(fields) or 'none'}")
-        return fields[name]
+    def words(self, name: str) -> list[str]:
+        """The distinct values of a string column, decoded when first needed."""
+        if name not in self._words:
+            text = self.arrays[f"{name}.utf8"].tobytes().decode("utf-8", "surrogatepass")
+            ends = self.arrays[f"{name}.ends"].tolist()
+            self._words[name] = [text[start:stop] for start, stop in pairwise([0, *ends])]
+        return self._words[name]
+
+    def _read(self, hint: Any, name: str, rows: np.ndarray) -> list:
+        """The values of these rows of one column.
+
+        The slots of records are filled directly: the constructor of a frozen dataclass takes five times as long.
+        """
+        if hint is str:
+            words = self.words(name)
+            return [words[code] for code in self.arrays[f"{name}.codes"][rows].tolist()]
+        if hint in (int, float):
+            return self.arrays[name][rows].tolist()
+        if item := _item(hint):
+            places, bounds = self._items(name, rows)
+            items = self._read(item, name, places)
+            return [tuple(items[start:stop]) for start, stop in pairwise(bounds.tolist())]
+        made = list(map(object.__new__, repeat(hint, len(rows))))
+        for field, inner in fields(hint).items():
+            values = self._read(inner, _within(name, field), rows)
+            deque(map(getattr(hint, field).__set__, made, values), maxlen=0)
+        return made
+
+    def _items(self, name: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the items of these rows lie in a column of tuples, and where each row's begin and end among them."""
+        offsets = self.arrays[f"{name}.offsets"]
+        starts, stops = offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
+        bounds = np.append(0, np.cumsum(stops - starts))
+        return np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], stops - starts), bounds
+
+    def _field(self, hint: Any, name: str, path: str) -> Any:
+        known = fields(hint) if is_dataclass(hint) else {}
+        if name not in known:
+            raise DataError(f"{self.kind} records have no field {path!r}; here one of: {', '.join(known) or 'none'}")
+        return known[name]
+
+
+class Columns:
+    """Columns that records are added to, chunk by chunk, so that only the columns are ever held whole."""
+
+    def __init__(self) -> None:
+        self.values: defaultdict[str, list] = defaultdict(list)
+        self.words: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+    def add(self, hint: Any, values: list, name: str = "") -> None:
+        """Values of one type at the end of a column."""
+        if hint is str:
+            known = self.words[name]
+            self.values[f"{name}.codes"] += [known.setdefault(value, len(known)) for value in values]
+        elif hint in (int, float):
+            self.values[name] += values
+        elif item := _item(hint):
+            self.values[f"{name}.offsets"] += map(len, values)
+            self.add(item, list(chain.from_iterable(values)), name)
+        elif is_dataclass(hint):
+            for field, inner in fields(hint).items():
+                self.add(inner, list(map(attrgetter(field), values)), _within(name, field))
+        else:
+            raise TypeError(f"no column for {hint}: records hold str, int, float, dataclasses and tuples of these")
+
+    def arrays(self) -> Arrays:
+        """All columns as arrays, integers of the narrowest type."""
+        arrays = {}
+        for name, values in self.values.items():
+            arrays[name] = _narrow(np.cumsum([0, *values]) if name.endswith(".offsets") else np.asarray(values))
+        for name, words in self.words.items():
+            arrays[f"{name}.ends"] = _narrow(np.cumsum([len(word) for word in words], dtype=np.int64))
+            arrays[f"{name}.utf8"] = np.frombuffer("".join(words).encode("utf-8", "surrogatepass"), np.uint8)
+        return arrays
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """Integers in the narrowest type that holds them; other numbers as they are."""
+    if array.dtype.kind == "f" or not array.size:
+        return array
+    low, high = int(array.min()), int(array.max())
+    return array.astype(np.min_scalar_type(min(low, -high - 1) if low < 0 else high))
 
 
 def build_table(items: Iterable, path: Path, fingerprint: str, metadata: Callable[[], dict[str, str]] = dict) -> Table:
@@ -237,22 +183,18 @@ def build_table(items: Iterable, path: Path, fingerprint: str, metadata: Callabl
     """
     if not _is_writable(path.parent):
         warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
-        arrays, about = _arrays(iter(items))
-        return Table(arrays, about | {"fingerprint": fingerprint} | metadata())
+        return _collect(items, fingerprint, metadata)
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
         if table is None:
-            with _no_cycle_search():
-                arrays, about = _arrays(iter(items))
-            about |= {"fingerprint": fingerprint, "checksum": _checksum(arrays)} | metadata()
+            table = _collect(items, fingerprint, metadata)
             part = path.with_suffix(f".{os.getpid()}.part")
             try:
-                save_file(arrays, part, about)
+                save_file(table.arrays, part, table.metadata)
                 part.chmod(0o644)
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)
-            table = Table(arrays, about)
     return table
 
 
@@ -285,40 +227,39 @@ def open_table(path: Path, fingerprint: str) -> Table | None:
     return None
 
 
-def _arrays(items: Iterator) -> tuple[Arrays, dict[str, str]]:
-    """Take records in chunks into columns, so that only the columns are ever held whole."""
-    first = next(items, None)
-    if first is None:
-        raise DataError("the reader gave no records, so there is nothing to keep")
-    kind = type(first)
-    columns, rows = Structs(kind), 0
-    items = chain((first,), items)
-    while chunk := list(islice(items, CHUNK)):
-        if stray := next((item for item in chunk if type(item) is not kind), None):
-            raise TypeError(f"one dataset holds one kind of record: {kind.__name__}, not {type(stray).__name__}")
-        columns.extend(chunk)
-        rows += len(chunk)
-    arrays: Arrays = {}
-    columns.save(arrays, "")
-    return arrays, {"record": kind.__name__, "rows": str(rows), "format": str(FORMAT)}
+def _collect(items: Iterable, fingerprint: str, metadata: Callable[[], dict[str, str]]) -> Table:
+    """The table of all records, which must be of one kind.
 
-
-@contextmanager
-def _no_cycle_search() -> Iterator[None]:
-    """Pause the search for reference cycles: reading makes millions of objects and no cycles, and is a third faster."""
-    was_on = gc.isenabled()
+    The search for reference cycles pauses: reading makes millions of objects and no cycles, and is a third faster.
+    """
+    columns, kinds, rows = Columns(), set(), 0
+    items = iter(items)
+    searching = gc.isenabled()
     gc.disable()
     try:
-        yield
+        while chunk := list(islice(items, CHUNK)):
+            kinds |= set(map(type, chunk))
+            if len(kinds) > 1:
+                names = sorted(kind.__name__ for kind in kinds)
+                raise TypeError(f"one dataset holds one kind of record, not {' and '.join(names)}")
+            columns.add(type(chunk[0]), chunk)
+            rows += len(chunk)
     finally:
-        if was_on:
+        if searching:
             gc.enable()
+    if not kinds:
+        raise DataError("the reader gave no records, so there is nothing to keep")
+    arrays = columns.arrays()
+    about = {"record": kinds.pop().__name__, "rows": str(rows), "format": str(FORMAT)}
+    about |= {"fingerprint": fingerprint, "checksum": _checksum(arrays)}
+    return Table(arrays, about | metadata())
 
 
 def _checksum(arrays: Arrays) -> str:
     """sha256 over names, types and bytes of all arrays."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        digest.update(json.dumps([name, str(arrays[name].dtype), arrays[name].shape]).encode())
-        digest.update(np.ascontiguousarray(arrays[name]).data)
+        array = arrays[name]
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

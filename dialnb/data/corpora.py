@@ -11,14 +11,17 @@ import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import yaml
 
 from dialnb.data.datasets import load
-from dialnb.data.records import MatchingGroup, Record, ScoredPair, SelectionGroup
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.records import TEXTS, Record
+from dialnb.data.sources import known_name
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -48,52 +51,26 @@ class Part:
 
     @property
     def label(self) -> str:
-        return "".join(
-            [self.dataset, f"/{self.variant}" if self.variant else "", f":{self.split}" if self.split else ""]
-        )
+        variant = f"/{self.variant}" if self.variant else ""
+        split = f":{self.split}" if self.split else ""
+        return self.dataset + variant + split
 
 
-TODBERT = (
-    Part("MetaLWOZ"), Part("SGD"), Part("Taskmaster", "tm1-delexicalised"), Part("MultiWOZ"), Part("MDC"),
-    Part("KVRET"), Part("Frames"), Part("WOZ2.0"), Part("CamRest676"),
-)  # fmt: skip
-REDISTRIBUTABLE = (
-    Part("SGD"), Part("Taskmaster", "tm4"), Part("Taskmaster", "tm3-shard"), Part("MultiWOZ"), Part("WOZ2.0"),
-    Part("CamRest676"), Part("STAR"), Part("TopicalChat"), Part("Self-dialogue"),
-    Part("UbuntuIRC", "lines", paired=False, split="train"), Part("MultiDoGO", paired=False),
-)  # fmt: skip
-"""The dev and test lines of Ubuntu IRC stay out: lists of replies are made of them."""
-TRAIN_SPLITS = (
-    *(Part(name, variant, split="train") for name, variant in (
-        ("SGD", None), ("Taskmaster", "tm4"), ("Taskmaster", "tm3-shard"), ("WOZ2.0", None), ("CamRest676", None),
-        ("bundled/STAR", None), ("Self-dialogue", None), ("UbuntuIRC", "turns"),
-    )),
-    Part("UbuntuIRC", "lines", paired=False, split="train"), Part("MultiDoGO", paired=False, split="train"),
-)  # fmt: skip
-"""What ``mini`` reads: the training split of all that may be redistributed, that of STAR being ours. MultiWOZ and
-TopicalChat stay out, since only their dev and test splits are within reach."""
-CHINESE = (
-    Part("DialogueCSE", "ecd-sessions"), Part("E-commerce", "sessions"), Part("Douban", "copies", paired=False),
-    Part("DialogueCSE", "ecd-train", paired=False), Part("DialogueCSE", "ecd-select", paired=False, split="dev"),
-    Part("DialogueCSE", "ecd-sts", paired=False, split="dev"),
-    Part("DialogueCSE", "jddc-select", paired=False, split="dev"),
-    Part("DialogueCSE", "jddc-sts", paired=False, split="dev"),
-)  # fmt: skip
-"""Test sentences of DialogueCSE stay out."""
-COLLECTIONS = {
-    "todbert": TODBERT,
-    "redistributable": REDISTRIBUTABLE,
-    "train-splits": TRAIN_SPLITS,
-    "reachable": tuple(dict.fromkeys((*TODBERT, *REDISTRIBUTABLE, Part("DailyDialog")))),
-    "chinese": CHINESE,
-}
+def _collections() -> dict[str, tuple[Part, ...]]:
+    """Every collection of `registry/collections.yaml`."""
+    text = (files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8")
+    listed = yaml.safe_load(text)
+    return {name: tuple(Part(**part) for part in parts) for name, parts in listed.items()}
+
+
+COLLECTIONS = _collections()
+TODBERT = COLLECTIONS["todbert"]
+CHINESE = COLLECTIONS["chinese"]
 
 
 def collection(name: str) -> tuple[Part, ...]:
     """The parts of a named collection."""
-    if name not in COLLECTIONS:
-        raise UnknownName("collection", name, COLLECTIONS)
-    return COLLECTIONS[name]
+    return COLLECTIONS[known_name("collection", name, COLLECTIONS)]
 
 
 def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:
@@ -104,33 +81,30 @@ def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator
                 yield Conversation(part.label, said, part.paired)
 
 
-def utterances_of(record: Record) -> tuple[str, ...]:
-    """What a record says, utterance by utterance: white space folded, empty ones left out."""
-    said = [u.text for u in record.utterances] if hasattr(record, "utterances") else [record.text]
-    return tuple(text for raw in said if (text := " ".join(raw.split())))
-
-
 def sentences_of(record: Record) -> tuple[str, ...]:
-    """As `utterances_of`, and every sentence of records that are no dialogues: pairs, contexts and candidates."""
-    match record:
-        case ScoredPair():
-            said = (record.first, record.second)
-        case MatchingGroup():
-            said = (*record.before, *record.after, *record.candidates)
-        case SelectionGroup():
-            said = (*record.context, *record.candidates)
-        case _:
-            return utterances_of(record)
+    """What a record says, utterance by utterance: white space folded, empty ones left out.
+
+    Of records that are no dialogues it is every sentence: pairs, contexts and candidates.
+    """
+    said = []
+    for path in TEXTS[type(record)]:
+        name, _, within = path.partition(".")
+        value = getattr(record, name)
+        for part in (value,) if isinstance(value, str) else value:
+            said.append(getattr(part, within) if within else part)
     return tuple(text for raw in said if (text := " ".join(raw.split())))
+
+
+utterances_of = sentences_of
 
 
 def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:
     """Write dialogues as ``.jsonl.xz``; returns how many."""
     count = 0
     with lzma.open(path, "wt", encoding="utf-8", preset=6) as file:
-        for d in dialogues:
+        for dialogue in dialogues:
             count += 1
-            row = [d.corpus, int(d.paired), *d.utterances]
+            row = [dialogue.corpus, int(dialogue.paired), *dialogue.utterances]
             file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
     return count
 
@@ -144,8 +118,8 @@ def read_corpus(path: str | Path) -> list[Conversation]:
                 corpus, paired, *utterances = json.loads(line)
                 found.append(Conversation(corpus, tuple(utterances), bool(paired)))
     except (lzma.LZMAError, EOFError, ValueError) as error:
-        told = "this is not a dialogue corpus made by 'dialnb corpus'"
-        raise DataError(f"{path}, line {len(found) + 1}: {told}: {error}") from error
+        problem = "this is not a dialogue corpus made by 'dialnb corpus'"
+        raise DataError(f"{path}, line {len(found) + 1}: {problem}: {error}") from error
     if not found:
         raise DataError(f"{path} holds no dialogues")
     return found
@@ -153,7 +127,7 @@ def read_corpus(path: str | Path) -> list[Conversation]:
 
 def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
     """The utterance lists whose neighbours answer each other."""
-    return [d.utterances for d in dialogues if d.paired]
+    return [dialogue.utterances for dialogue in dialogues if dialogue.paired]
 
 
 def capped(dialogues: Sequence[Conversation], utterances: int, seed: int = 0) -> list[Conversation]:

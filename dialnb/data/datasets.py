@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialnb.data.columns import FORMAT, Table, build_table, open_table
-from dialnb.data.readers import Reader, Skipped, get_reader
-from dialnb.data.records import Record
+from dialnb.data.readers import Files, Reader, get_reader
+from dialnb.data.records import TEXTS, Record
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
 CHUNK = 512
-TEXTS = {
-    "Dialogue": ("utterances.text",),
-    "IntentUtterance": ("text",),
-    "SelectionGroup": ("context", "candidates"),
-    "RetrievalQuery": ("text",),
-    "ScoredPair": ("first", "second"),
-    "InferenceItem": ("utterances",),
-    "QuestionAnswer": ("question", "answer"),
-    "MatchingGroup": ("before", "after", "candidates"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,28 +43,24 @@ class Dataset(Sequence):
     skipped: dict[str, int]
     table: Table
     rows: np.ndarray
+    open_again: Callable[[], Dataset] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Dataset: ...
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Record | Dataset:
         if isinstance(index, slice):
             return self._select(self.rows[index])
-        place = int(self.rows[index])
-        return self.table.records(place, place + 1)[0]
+        return self.table.records(self.rows[[index]])[0]
 
     def __iter__(self) -> Iterator[Record]:
-        for start, stop in self._runs():
-            for low in range(start, stop, CHUNK):
-                yield from self.table.records(low, min(low + CHUNK, stop))
+        for start in range(0, len(self), CHUNK):
+            yield from self.table.records(self.rows[start : start + CHUNK])
 
     def __reduce__(self) -> tuple:
-        """To another process go the name and the rows; it opens the same columns."""
-        return _again, (self.name, self.variant, self.fingerprint, self.rows)
+        """To another process goes what opens the same columns there, and the rows."""
+        open_again = self.open_again or partial(load, self.name, self.variant or None)
+        return _restore, (open_again, self.rows, self.fingerprint)
 
     def __repr__(self) -> str:
         variant = f" ({self.variant})" if self.variant else ""
@@ -84,9 +71,8 @@ class Dataset(Sequence):
         """The records whose fields equal the wanted value, or one of several: ``filter(split=("train", "dev"))``."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
-            keep &= self.table.equals(name, (value,) if isinstance(value, str | int | float) else tuple(value))[
-                self.rows
-            ]
+            values = (value,) if isinstance(value, str | int | float) else tuple(value)
+            keep &= self.table.equals(name, values)[self.rows]
         return self._select(self.rows[keep])
 
     def take(self, places: Sequence[int]) -> Dataset:
@@ -95,15 +81,15 @@ class Dataset(Sequence):
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
-        return [value for start, stop in self._runs() for value in self.table.column(path, start, stop)]
+        return self.table.column(path, self.rows)
 
     def sizes(self, name: str) -> list[int]:
         """How many items a field of tuples holds in each record: ``sizes("utterances")``."""
-        return [size for start, stop in self._runs() for size in self.table.sizes(name, start, stop)]
+        return self.table.sizes(name, self.rows)
 
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
-        return [text for path in TEXTS[self.table.kind] for text in self.column(path)]
+        return [text for path in TEXTS[self.table.record] for text in self.column(path)]
 
     def _select(self, rows: np.ndarray) -> Dataset:
         """These rows of the table, with a fingerprint of their own."""
@@ -111,13 +97,6 @@ class Dataset(Sequence):
             return self
         chosen = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes())
         return replace(self, rows=rows, fingerprint=chosen.hexdigest())
-
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """The rows as maximal runs [start, stop) of neighbours."""
-        if len(self.rows):
-            breaks = np.flatnonzero(np.diff(self.rows) != 1) + 1
-            for run in np.split(self.rows, breaks):
-                yield int(run[0]), int(run[-1]) + 1
 
 
 def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
@@ -129,23 +108,23 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     from dialnb.data.store import default_store
 
     store = store or default_store()
-    made = find_reader(name)
-    variant = made.variant(variant)
-    table, fingerprint = _table(made, variant, store)
+    reader = find_reader(name)
+    variant = reader.variant(variant)
+    table, fingerprint = _table(reader, variant, store)
     skipped = json.loads(table.metadata["skipped"])
-    dataset = Dataset(made.dataset, variant, made.terms(), fingerprint, skipped, table, np.arange(len(table)))
+    dataset = Dataset(reader.dataset, variant, reader.terms(), fingerprint, skipped, table, np.arange(len(table)))
     if split is None:
         return dataset
     chosen = dataset.filter(split=split)
     if not len(chosen):
         splits = ", ".join(sorted(set(dataset.column("split"))))
-        raise DataError(f"{made.dataset} has no records in split {split!r}; it has: {splits}")
+        raise DataError(f"{reader.dataset} has no records in split {split!r}; it has: {splits}")
     return chosen
 
 
-def _again(name: str, variant: str, fingerprint: str, rows: np.ndarray) -> Dataset:
+def _restore(open_again: Callable[[], Dataset], rows: np.ndarray, fingerprint: str) -> Dataset:
     """The dataset that another process handed over."""
-    return replace(load(name, variant or None), rows=rows, fingerprint=fingerprint)
+    return replace(open_again(), rows=rows, fingerprint=fingerprint)
 
 
 def find_reader(name: str) -> Reader:
@@ -155,36 +134,33 @@ def find_reader(name: str) -> Reader:
     return get_bundled(name) if name.casefold().startswith(PREFIX) else get_reader(name)
 
 
-def records_path(made: Reader, variant: str | None, store: Store) -> Path:
+def records_path(reader: Reader, variant: str | None, store: Store, fingerprint: str = "") -> Path:
     """Where the parsed records lie in the cache, or would; nothing is read."""
-    variant = made.variant(variant)
-    return _records_path(made, variant, store, _fingerprint(made, variant, store))
+    variant = reader.variant(variant)
+    fingerprint = fingerprint or _fingerprint(reader, variant, store)
+    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
 
 
-def _records_path(made: Reader, variant: str, store: Store, fingerprint: str) -> Path:
-    return Path(store.cache) / "records" / f"{made.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
-
-
-def _table(made: Reader, variant: str, store: Store) -> tuple[Table, str]:
+def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
     """The cached table of a reader's records and its fingerprint, read from the sources if need be.
 
     A file that the registry has no hash for gets one when it is first read, which changes the fingerprint: then the
     records are read once more, so that what is kept is always named after the bytes it came from.
     """
-    fingerprint = _fingerprint(made, variant, store)
-    path = _records_path(made, variant, store, fingerprint)
+    fingerprint = _fingerprint(reader, variant, store)
+    path = records_path(reader, variant or None, store, fingerprint)
     table = open_table(path, fingerprint)
     if table is None:
-        skipped = Skipped()
-        records = made(store, skipped, variant or None)
-        table = build_table(records, path, fingerprint, lambda: {"skipped": json.dumps(skipped.counts)})
-        if _fingerprint(made, variant, store) != fingerprint:
+        files = Files(store, reader.sources[0])
+        records = reader(files, variant or None)
+        table = build_table(records, path, fingerprint, lambda: {"skipped": json.dumps(files.skipped)})
+        if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
-            return _table(made, variant, store)
+            return _table(reader, variant, store)
     return table, fingerprint
 
 
-def _fingerprint(made: Reader, variant: str, store: Store) -> str:
+def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the columns."""
-    parts = [made.dataset, variant, made.version, FORMAT, made.inputs(store)]
+    parts = [reader.dataset, variant, reader.version, FORMAT, reader.inputs(store)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

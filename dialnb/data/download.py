@@ -76,23 +76,24 @@ def _size(part: Path) -> int:
 def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
     """One request; returns whether the server continued where `part` ended."""
     start = _size(part)
-    headers = {"Accept-Encoding": "identity", "User-Agent": "dialnb"} | ({"Range": f"bytes={start}-"} if start else {})
-    timeout = (patience.connect, patience.read)
+    headers = {"Accept-Encoding": "identity", "User-Agent": "dialnb"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
-            if response.status_code == 416:  # asked for bytes past the end: what is here cannot be trusted
-                part.unlink(missing_ok=True)
+        with requests.get(url, headers=headers, stream=True, timeout=(patience.connect, patience.read)) as response:
+            status, span = response.status_code, response.headers.get("Content-Range", "")
+            if status in (408, 429) or status >= 500:
+                raise _Interrupted(f"the server answers {status}")
+            if status == 416 or (status == 206 and not span.startswith(f"bytes {start}-")):
+                part.unlink(missing_ok=True)  # the server knows other bytes than those that are here
                 raise _Interrupted("the server does not continue the partial file")
-            _check_status(response)
-            resumed = response.status_code == 206
-            if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                part.unlink(missing_ok=True)
-                raise _Interrupted("the server continues at the wrong place")
-            _save(response, part, start if resumed else 0, limit)
-            return resumed
+            if status not in (200, 206):
+                raise DownloadError(f"the server answers {status} ({response.reason})")
+            _save(response, part, start if status == 206 else 0, limit)
+            return status == 206
     except requests.exceptions.SSLError as error:
         raise DownloadError(f"the secure connection failed ({error})") from None
-    except requests.ConnectionError as error:
+    except requests.ConnectionError as error:  # also where connecting takes too long
         reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
         if isinstance(reason, NO_CONNECTION):
             raise Unreachable(f"no connection to {urlsplit(url).netloc}") from None
@@ -103,13 +104,6 @@ def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
         raise _Interrupted("the connection breaks off") from None
     except requests.RequestException as error:
         raise DownloadError(f"the request failed ({error})") from None
-
-
-def _check_status(response: requests.Response) -> None:
-    if response.status_code in (408, 429) or response.status_code >= 500:
-        raise _Interrupted(f"the server answers {response.status_code}")
-    if response.status_code not in (200, 206):
-        raise DownloadError(f"the server answers {response.status_code} ({response.reason})")
 
 
 def _save(response: requests.Response, part: Path, start: int, limit: int) -> None:

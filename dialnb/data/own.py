@@ -21,8 +21,9 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +35,20 @@ from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
 from dialnb.errors import DataError, UnknownName
 
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 SHOWN = 5  # bad rows that an error names
 OTHER_NAMES = {
-    "text": ("utterance", "sentence", "query", "message", "turn"), "intent": ("label", "category", "class"),
-    "dialogue": ("conversation", "dialog", "session"), "speaker": ("role", "author", "actor"),
-    "utterances": ("turns", "messages", "dialogue", "conversation"), "candidates": ("responses", "options"),
-    "score": ("similarity", "rating"), "split": ("partition", "fold"),
-}  # fmt: skip
+    "text": "utterance sentence query message turn",
+    "intent": "label category class",
+    "dialogue": "conversation dialog session",
+    "speaker": "role author actor",
+    "utterances": "turns messages dialogue conversation",
+    "candidates": "responses options",
+    "score": "similarity rating",
+    "split": "partition fold",
+}
 """What others call our columns: only for the hint in a message."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OwnDataset(Dataset):
-    """Records of a file of one's own; another process reads the file again."""
-
-    path: str = ""
-    options: tuple = ()
-
-    def __reduce__(self) -> tuple:
-        return _again, (self.path, self.options, self.fingerprint, self.rows)
 
 
 def from_csv(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
@@ -66,7 +60,7 @@ def from_csv(path: str | Path, *, columns: Mapping[str, str] | None = None, held
     >>> mine = from_csv("shop.csv", columns={"intent": "label"}, held_out=0.2)           # doctest: +SKIP
     >>> evaluate_knn(encoder, mine.filter(split="train"), mine.filter(split="test"), dataset="shop")  # doctest: +SKIP
     """
-    return _dataset(Path(path), _csv_rows, columns or {}, held_out)
+    return _dataset(Path(path), "csv", columns or {}, held_out)
 
 
 def from_jsonl(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
@@ -75,7 +69,7 @@ def from_jsonl(path: str | Path, *, columns: Mapping[str, str] | None = None, he
     Slots are an object, ``{"city": "Boston"}``; utterances are texts, or objects with ``text``, ``speaker``, ``acts``,
     ``slots`` and ``intent``.
     """
-    return _dataset(Path(path), _json_rows, columns or {}, held_out)
+    return _dataset(Path(path), "jsonl", columns or {}, held_out)
 
 
 def is_own(path: str | Path) -> bool:
@@ -90,10 +84,8 @@ def from_file(path: str | Path, **options: Any) -> Dataset:
     return (from_jsonl if Path(path).suffix.lower() == ".jsonl" else from_csv)(path, **options)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _dataset(path: Path, read: Callable, columns: Mapping[str, str], held_out: float) -> OwnDataset:
+def _dataset(path: Path, form: str, columns: Mapping[str, str], held_out: float) -> Dataset:
+    """The dataset of a file, named after its content and the options."""
     from dialnb.data.store import default_store
 
     if not path.is_file():
@@ -105,27 +97,48 @@ def _dataset(path: Path, read: Callable, columns: Mapping[str, str], held_out: f
         raise DataError(f"{path.name} is empty: it should have a row of column names, or one JSON object a line")
     if not 0 <= held_out < 1:
         raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
-    options = (read.__name__, tuple(sorted(columns.items())), held_out)
-    key = hashlib.sha256(json.dumps([VERSION, FORMAT, options, hashlib.sha256(data).hexdigest()]).encode()).hexdigest()
+    parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, hashlib.sha256(data).hexdigest()]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     kept = default_store().cache / "records" / f"own-{key[:16]}.safetensors"
-    table = build_table(_records(path.name, read(data, path.name), columns, held_out), kept, key)
-    own = {"path": str(path.absolute()), "options": options}
-    return OwnDataset(path.name, "", "one's own", key, {}, table, np.arange(len(table)), **own)
+    records = _records(path.name, form, data, columns)
+    if held_out:
+        records = _hold_out(path.name, records, held_out)
+    table = build_table(records, kept, key)
+    again = partial(_dataset, path.absolute(), form, dict(columns), held_out)
+    return Dataset(path.name, "", "one's own", key, {}, table, np.arange(len(table)), again)
 
 
-def _again(path: str, options: tuple, fingerprint: str, rows: np.ndarray) -> OwnDataset:
-    """The dataset that another process handed over."""
-    name, columns, held_out = options
-    read = {made.__name__: made for made in (_csv_rows, _json_rows)}[name]
-    return replace(_dataset(Path(path), read, dict(columns), held_out), rows=rows, fingerprint=fingerprint)
+def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> list[Record]:
+    """All records, or one error that names the first bad rows."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(f"{name} line {line} is not UTF-8 text: save the file as UTF-8 ({error.reason})") from error
+    rows = (_csv_rows if form == "csv" else _json_rows)(text, name)
+    _, header = next(rows)
+    called = _called(name, header, columns)
+    kind = _kind(name, header, called)
+    records, bad = [], []
+    for line, row in rows:
+        try:
+            if isinstance(row, list):
+                raise ValueError(f"{len(row)} cells instead of {len(header)}; is a text with a separator not quoted?")
+            records.append(kind.make({ours: row[theirs] for ours, theirs in called.items() if theirs in row}))
+        except ValueError as error:
+            bad.append(f"line {line}: {error}")
+    if bad:
+        more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        raise DataError(f"{name} has {len(bad)} bad row(s). {'; '.join(bad[:SHOWN])}{more}")
+    if not records:
+        raise DataError(f"{name} has column names but no rows")
+    return joined(records) if kind.record is Turn else records
 
 
-def _csv_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
+def _csv_rows(text: str, name: str) -> Iterator[tuple[int, list[str] | Row]]:
     """The header, then (line, row) of every row; a list is a row with the wrong number of cells."""
-    lines = io.StringIO(_decoded(data, name), newline="")
-    separator = max(",;\t", key=lines.readline().count)
-    lines.seek(0)
-    rows = csv.reader(lines, delimiter=separator)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
         header = [cell.strip() for cell in next(rows)]
         yield 1, header
@@ -136,60 +149,32 @@ def _csv_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
         raise DataError(f"{name} line {rows.line_num}: {error}") from error
 
 
-def _json_rows(data: bytes, name: str) -> Iterator[tuple[int, list[str] | Row]]:
+def _json_rows(text: str, name: str) -> Iterator[tuple[int, list[str] | Row]]:
     """All keys as a header, then (line, object) of every line."""
-    rows = []
-    for number, line in enumerate(_decoded(data, name).split("\n"), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-                if "\\u" in line:
-                    json.dumps(row, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
-                half = f"{ord(error.object[error.start]):04x}"
-                raise DataError(f"{name} line {number} has half a character, \\u{half}: remove it") from error
-            except ValueError as error:
-                raise DataError(f"{name} line {number} is no JSON: {error}") from error
-            except RecursionError as error:
-                raise DataError(f"{name} line {number} has too many brackets within brackets to be read") from error
-            if not isinstance(row, dict):
-                raise DataError(f'{name} line {number} should be an object such as {{"text": "..."}}: {line[:60]}')
-            rows.append((number, row))
+    rows = [(number, _json_row(line, f"{name} line {number}")) for number, line in enumerate(text.split("\n"), 1)]
+    rows = [(number, row) for number, row in rows if row is not None]
     yield 1, list(dict.fromkeys(key for _, row in rows for key in row))
     yield from rows
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _json_row(line: str, place: str) -> Row | None:
+    """The object on a line, None on a blank one."""
+    if not line.strip():
+        return None
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(f"{name} line {line} is not UTF-8 text: save the file as UTF-8 ({error.reason})") from error
-
-
-def _records(name: str, rows: Iterator, columns: Mapping[str, str], held_out: float) -> list[Record]:
-    """All records, or one error that names the first bad rows."""
-    _, header = next(rows)
-    called = _called(name, header, columns)
-    kind = _kind(name, header, called)
-    made, bad = [], []
-    for line, row in rows:
-        try:
-            if isinstance(row, list):
-                raise ValueError(f"{len(row)} cells instead of {len(header)}; is a text with a separator not quoted?")
-            made.append(kind.make({ours: row[theirs] for ours, theirs in called.items() if theirs in row}))
-        except ValueError as error:
-            bad.append(f"line {line}: {error}")
-    if bad:
-        more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-        raise DataError(f"{name} has {len(bad)} bad row(s). {'; '.join(bad[:SHOWN])}{more}")
-    if not made:
-        raise DataError(f"{name} has column names but no rows")
-    found = joined(made) if isinstance(made[0], Turn) else made
-    return _hold_out(name, found, held_out) if held_out else found
-
-
-# --- columns ----------------------------------------------------------------------------------------------------------
+        row = json.loads(line)
+        if "\\u" in line:
+            json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"{ord(error.object[error.start]):04x}"
+        raise DataError(f"{place} has half a character, \\u{half}: remove it") from error
+    except ValueError as error:
+        raise DataError(f"{place} is no JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{place} has too many brackets within brackets to be read") from error
+    if not isinstance(row, dict):
+        raise DataError(f'{place} should be an object such as {{"text": "..."}}: {line[:60]}')
+    return row
 
 
 def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
@@ -199,53 +184,64 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
             raise UnknownName("column of own data", ours, FIELDS)
         if theirs not in header:
             raise UnknownName(f"column of {name}", theirs, header)
-    if twice := next((column for column in header if header.count(column) > 1), None):
-        raise DataError(f"{name} has two columns named '{twice}'")
-    found: dict[str, str] = {}
-    for column in (column for column in header if column not in columns.values()):
+    called: dict[str, str] = {}
+    for column in header:
+        if header.count(column) > 1:
+            raise DataError(f"{name} has two columns named '{column}'")
         ours = column.casefold()
-        if ours in found and ours in FIELDS and ours not in columns:
+        if column in columns.values():
+            continue
+        if ours in called and ours in FIELDS and ours not in columns:
             raise DataError(
-                f"{name} has the columns '{found[ours]}' and '{column}', which may both be the {ours}: rename one, or "
+                f"{name} has the columns '{called[ours]}' and '{column}', which may both be the {ours}: rename one, or "
                 f"say which is meant (--column {ours}={column})"
             )
-        found[ours] = column
-    return found | dict(columns)
+        called[ours] = column
+    return called | dict(columns)
 
 
 def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
     """What the file holds; columns that look like one of ours and are not read are pointed out."""
     kind = next((kind for kind in KINDS if set(kind.required) <= set(called)), None)
     if kind is None:
-        nearest = max(KINDS, key=lambda kind: _closeness(kind, called))
-        names = {field: _like(field, header) or "NAME" for field in nearest.required if field not in called}
-        said = " ".join(f"--column '{ours}={theirs}'" for ours, theirs in names.items())
-        missing = " and no column ".join(f"'{field}'" for field in names)
-        listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
-        raise DataError(
-            f"{name} has no column {missing}; found: {', '.join(header)}. "
-            f"If other names are used here, say which ({said}). What is read: {listed}"
-        )
-    unread = [theirs for ours, theirs in called.items() if ours not in (*kind.required, *kind.optional)]
-    for field in (*kind.optional, *KINDS[0].required):
+        raise _no_kind(name, header, called)
+    fields = (*kind.required, *kind.optional)
+    unread = [theirs for ours, theirs in called.items() if ours not in fields]
+    for field in (*kind.optional, "dialogue", "text"):
         if field not in called and (like := _like(field, unread)):
             hint = f"if it is the {field}, say so (--column '{field}={like}')"
             warnings.warn(f"{name}: column '{like}' is not read; {hint}", stacklevel=5)
     return kind
 
 
-def _closeness(kind: Kind, called: Mapping[str, str]) -> int:
-    """How many of its columns are there, or likely there, less those that must be and are not."""
-    there = {field for field in (*kind.required, *kind.optional) if field in called or _like(field, [*called.values()])}
-    return len(there) - len(set(kind.required) - there)
+def _no_kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> DataError:
+    """Which columns are missing to the kind of file that is nearest, and how to name them."""
+
+    def closeness(kind: Kind) -> int:
+        """How many columns are there, or likely there, less those that must be and are not."""
+        fields = {*kind.required, *kind.optional}
+        there = {field for field in fields if field in called or _like(field, header)}
+        return len(there) - len(set(kind.required) - there)
+
+    nearest = max(KINDS, key=closeness)
+    names = {field: _like(field, header) or "NAME" for field in nearest.required if field not in called}
+    options = " ".join(f"--column '{ours}={theirs}'" for ours, theirs in names.items())
+    missing = " and no column ".join(f"'{field}'" for field in names)
+    listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
+    return DataError(
+        f"{name} has no column {missing}; found: {', '.join(header)}. "
+        f"If other names are used here, say which ({options}). What is read: {listed}"
+    )
 
 
 def _like(field: str, header: Sequence[str]) -> str:
     """The column that may be meant by a field, or none."""
     names = {column.casefold().removesuffix("_id").removesuffix(" id"): column for column in header}
     near = difflib.get_close_matches(field, names, 1, 0.75)
-    other = (names[alias] for alias in OTHER_NAMES.get(field, ()) if alias in names)
-    return names[near[0]] if near else next(other, "")
+    for alias in near or OTHER_NAMES.get(field, "").split():
+        if alias in names:
+            return names[alias]
+    return ""
 
 
 def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
@@ -258,5 +254,7 @@ def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)
     rng = np.random.default_rng(24)
-    test = {int(place) for same in places.values() for place in rng.permutation(same)[: round(share * len(same))]}
+    test: set[int] = set()
+    for same in places.values():
+        test |= set(rng.permutation(same)[: round(share * len(same))].tolist())
     return [replace(record, split="test" if place in test else "train") for place, record in enumerate(records)]

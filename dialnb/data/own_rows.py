@@ -1,4 +1,4 @@
-"""Rows of a file of one's own as records: what each kind of file has in its columns, and how a row is read.
+"""Rows of a file of one's own as records: what each kind of file has in its columns, and how a cell is read.
 
 A cell that cannot be read raises a ValueError, a sentence to which the reader of the file adds the line.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from dialnb.data.readers.files import SPLITS
+from dialnb.data.columns import fields
+from dialnb.data.readers import SPLITS, unique
 from dialnb.data.records import (
     Dialogue,
     InferenceItem,
@@ -29,7 +30,8 @@ SPEAKERS |= dict.fromkeys(("system", "sys", "agent", "assistant", "bot", "operat
 Row = Mapping[str, Any]
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True)
+class Turn:
     """One utterance of a dialogue that is spread over rows."""
 
     dialogue: str
@@ -38,19 +40,56 @@ class Turn(NamedTuple):
     split: str
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What a file can hold: the columns it must and may have, and the records that its rows are."""
+
+    what: str
+    record: type
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
+    def make(self, row: Row) -> Record | Turn:
+        """The record of a row, field by field."""
+        values = {}
+        for field in fields(self.record):
+            if read := CELLS.get((self.record, field)) or CELLS.get(field):
+                values[field] = read(row)
+            else:
+                values[field] = _text(row, field, None if field in self.required else "")
+        return self.record(**values)
+
+
+KINDS = (
+    Kind(
+        "dialogues, one row an utterance",
+        Turn,
+        ("dialogue", "text"),
+        ("speaker", "acts", "slots", "intent", "domain", "split"),
+    ),
+    Kind("utterances", IntentUtterance, ("text",), ("intent", "slots", "domain", "split")),
+    Kind("judged dialogues", InferenceItem, ("utterances", "label"), ("id", "split")),
+    Kind("dialogues, one row each", Dialogue, ("utterances",), ("id", "domain", "split")),
+    Kind("response selection", SelectionGroup, ("context", "candidates"), ("labels", "id", "split")),
+    Kind("questions with answers", QuestionAnswer, ("question", "answer"), ("category",)),
+    Kind("similarity", ScoredPair, ("first", "second", "score"), ("split",)),
+)
+"""The first that fits is taken."""
+
+FIELDS = unique(field for kind in KINDS for field in (*kind.required, *kind.optional))
+
+
 def joined(turns: Iterable[Turn]) -> list[Dialogue]:
     """Turns of the same dialogue together, in order of first appearance."""
-    found: dict[str, list[Turn]] = {}
+    dialogues: dict[str, list[Turn]] = {}
     for turn in turns:
-        found.setdefault(turn.dialogue, []).append(turn)
-    return [
-        Dialogue(name, _spoken([turn.utterance for turn in own]),
-                 tuple(dict.fromkeys(turn.domain for turn in own if turn.domain)), own[0].split)
-        for name, own in found.items()
-    ]  # fmt: skip
-
-
-# --- cells ------------------------------------------------------------------------------------------------------------
+        dialogues.setdefault(turn.dialogue, []).append(turn)
+    records = []
+    for name, rows in dialogues.items():
+        utterances = _spoken([turn.utterance for turn in rows])
+        domains = unique(turn.domain for turn in rows if turn.domain)
+        records.append(Dialogue(name, utterances, domains, rows[0].split))
+    return records
 
 
 def _text(row: Row, field: str, default: str | None = None) -> str:
@@ -75,10 +114,10 @@ def _several(row: Row, field: str) -> list:
 
 
 def _texts(row: Row, field: str, least: int = 0) -> tuple[str, ...]:
-    found = tuple(_text({field: value}, field) for value in _several(row, field))
-    if len(found) < least:
-        raise ValueError(f"{field!r} should have at least {least} value(s), but has {len(found)}")
-    return found
+    texts = tuple(_text({field: value}, field) for value in _several(row, field))
+    if len(texts) < least:
+        raise ValueError(f"{field!r} should have at least {least} value(s), but has {len(texts)}")
+    return texts
 
 
 def _split(row: Row) -> str:
@@ -93,109 +132,84 @@ def _name(row: Row) -> str:
     return _text(row, "id", hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:8])
 
 
-def _slots(row: Row, text: str, aligned: bool) -> tuple[Slot, ...]:
+def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
-    given = row.get("slots")
-    pairs = list(given.items()) if isinstance(given, dict) else []
-    for part in [] if isinstance(given, dict) else _texts(row, "slots"):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"slots are written name=value|name=value, but here is {part!r}")
-        pairs.append((name.strip(), value.strip()))
+    text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text
     found: list[Slot] = []
-    for name, value in pairs:
-        wanted = str(value).lower()
+    for name, value in _named_values(row):
+        wanted = value.lower()
         start = lowered.find(wanted)
         while start >= 0 and any(start < slot.end and slot.start < start + len(wanted) for slot in found):
             start = lowered.find(wanted, start + 1)
         if aligned and (start < 0 or not wanted):
             raise ValueError(f"slot {name}={value} does not occur in the text")
         end = start + len(wanted)
-        found.append(Slot(name, text[start:end], start, end) if start >= 0 else Slot(name, str(value)))
+        found.append(Slot(name, text[start:end], start, end) if start >= 0 else Slot(name, value))
     return tuple(found)
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def _utterance(row: Row) -> IntentUtterance:
-    text = _text(row, "text")
-    slots = _slots(row, text, aligned=True)
-    return IntentUtterance(text, _text(row, "intent", ""), slots, _text(row, "domain", ""), _split(row))
+def _named_values(row: Row) -> list[tuple[str, str]]:
+    """Slots as pairs, of an object or of ``city=Boston|day=Monday``."""
+    given = row.get("slots")
+    if isinstance(given, dict):
+        return [(name, str(value)) for name, value in given.items()]
+    pairs = []
+    for part in _texts(row, "slots"):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"slots are written name=value|name=value, but here is {part!r}")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
 
 
 def _said(row: Row | str) -> Utterance:
     row = {"text": row} if isinstance(row, str) else row
     if not isinstance(row, dict):
         raise ValueError(f"an utterance is a text or an object with one, but is {json.dumps(row)[:40]}")
-    text, speaker = _text(row, "text"), _text(row, "speaker", "")
+    speaker = _text(row, "speaker", "")
     speaker = SPEAKERS.get(speaker.casefold(), speaker)
-    return Utterance(speaker, text, _texts(row, "acts"), _slots(row, text, False), _text(row, "intent", ""))
+    slots = _slots(row, aligned=False)
+    return Utterance(speaker, _text(row, "text"), _texts(row, "acts"), slots, _text(row, "intent", ""))
 
 
 def _spoken(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:
     """User and system in turn where nobody is named."""
+    if not utterances:
+        raise ValueError("'utterances' is empty")
     if any(utterance.speaker for utterance in utterances):
         return tuple(utterances)
     return tuple(replace(said, speaker=("user", "system")[place % 2]) for place, said in enumerate(utterances))
 
 
-def _turn(row: Row) -> Turn:
-    return Turn(_text(row, "dialogue"), _said(row), _text(row, "domain", ""), _split(row))
+def _labels(row: Row) -> tuple[int, ...]:
+    """0 or 1 for each candidate; where none are given, the first is the right one."""
+    candidates = len(_several(row, "candidates"))
+    marks = [str(mark).strip() for mark in _several(row, "labels")] or ["1", *"0" * (candidates - 1)]
+    if len(marks) != candidates or not set(marks) <= {"0", "1"}:
+        raise ValueError(f"'labels' should be 0 or 1 for each of the {candidates} candidates")
+    return tuple(map(int, marks))
 
 
-def _dialogue(row: Row) -> Dialogue:
-    said = _spoken([_said(part) for part in _several(row, "utterances")])
-    if not said:
-        raise ValueError("'utterances' is empty")
-    return Dialogue(_name(row), said, _texts(row, "domain"), _split(row))
-
-
-def _judged(row: Row) -> InferenceItem:
-    return InferenceItem(_name(row), _texts(row, "utterances", 2), _text(row, "label"), _split(row))
-
-
-def _selection(row: Row) -> SelectionGroup:
-    candidates = _texts(row, "candidates", 2)
-    marks = [str(mark).strip() for mark in _several(row, "labels")] or ["1", *"0" * (len(candidates) - 1)]
-    if len(marks) != len(candidates) or not set(marks) <= {"0", "1"}:
-        raise ValueError(f"'labels' should be 0 or 1 for each of the {len(candidates)} candidates")
-    return SelectionGroup(_name(row), _texts(row, "context", 1), candidates, tuple(map(int, marks)), _split(row))
-
-
-def _question(row: Row) -> QuestionAnswer:
-    return QuestionAnswer(_text(row, "question"), _text(row, "answer"), _text(row, "category", ""))
-
-
-def _pair(row: Row) -> ScoredPair:
+def _score(row: Row) -> float:
     score = _text(row, "score")
     try:
-        return ScoredPair(_text(row, "first"), _text(row, "second"), float(score), _split(row))
-    except ValueError as error:
-        raise ValueError(f"score {score!r} is not a number" if "convert" in str(error) else str(error)) from None
+        return float(score)
+    except ValueError:
+        raise ValueError(f"score {score!r} is not a number") from None
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a file can hold: the columns it must and may have, and how a row becomes a record."""
-
-    what: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    make: Callable[[Row], Record | Turn]
-
-
-KINDS = (
-    Kind("dialogues, one row an utterance", ("dialogue", "text"),
-         ("speaker", "acts", "slots", "intent", "domain", "split"), _turn),
-    Kind("utterances", ("text",), ("intent", "slots", "domain", "split"), _utterance),
-    Kind("judged dialogues", ("utterances", "label"), ("id", "split"), _judged),
-    Kind("dialogues, one row each", ("utterances",), ("id", "domain", "split"), _dialogue),
-    Kind("response selection", ("context", "candidates"), ("labels", "id", "split"), _selection),
-    Kind("questions with answers", ("question", "answer"), ("category",), _question),
-    Kind("similarity", ("first", "second", "score"), ("split",), _pair),
-)  # fmt: skip
-"""The first that fits is taken."""
-
-FIELDS = tuple(dict.fromkeys(field for kind in KINDS for field in (*kind.required, *kind.optional)))
+CELLS = {
+    "id": _name,
+    "split": _split,
+    "slots": _slots,
+    "score": _score,
+    "labels": _labels,
+    "utterance": _said,
+    "domains": lambda row: _texts(row, "domain"),
+    "context": lambda row: _texts(row, "context", 1),
+    "candidates": lambda row: _texts(row, "candidates", 2),
+    "utterances": lambda row: _texts(row, "utterances", 2),
+    (Dialogue, "utterances"): lambda row: _spoken(list(map(_said, _several(row, "utterances")))),
+}
+"""How the fields of records are read that are not plain text."""

@@ -7,7 +7,6 @@ immutable, hold plain Python values and carry the ``split`` they were published 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,18 @@ def conversation_of(record: Dialogue | SelectionGroup | InferenceItem) -> str:
     return record.id.partition("#")[0]
 
 
+TEXTS = {
+    Dialogue: ("utterances.text",),
+    IntentUtterance: ("text",),
+    SelectionGroup: ("context", "candidates"),
+    RetrievalQuery: ("text",),
+    ScoredPair: ("first", "second"),
+    InferenceItem: ("utterances",),
+    QuestionAnswer: ("question", "answer"),
+    MatchingGroup: ("before", "after", "candidates"),
+}
+"""The fields of each kind of record that hold text."""
+
 Record = (
     Dialogue
     | IntentUtterance
@@ -137,5 +148,5 @@ Record = (
     | MatchingGroup
 )
 
-RECORDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Record)}
+RECORDS: dict[str, type] = {kind.__name__: kind for kind in TEXTS}
 """The closed list of what a file may say that it holds."""

@@ -3,13 +3,14 @@ hashed files.
 
 The registry is data, in `dialnb/data/registry/`: `sources.yaml` and `encoders.yaml` are written by hand (papers and
 tables, licence, citation, coverage, official files that could not be checked); `copies.tsv` and `files.tsv`
-list the pinned copies and their files.
+list the pinned copies and their files; `counts.yaml` holds what is printed about their sizes, `collections.yaml` which
+datasets make up a corpus.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -18,13 +19,9 @@ from urllib.parse import quote, unquote
 
 import yaml
 
-from dialnb.errors import DataError, UnknownName
-
-AVAILABILITY = ("complete", "partial", "unavailable", "unchecked", "bundled")
-"""What the checked files amount to; of an encoder also that it is had from the hub, or comes with the package."""
+from dialnb.errors import UnknownName
 
 DATASET = "dataset"
-KINDS = (DATASET, "masked language model", "sentence encoder", "ours")
 
 
 @dataclass(frozen=True)
@@ -53,19 +50,23 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """One dataset or encoder: who uses it, under which terms, how much of it can be had, and its files."""
+    """One dataset or encoder: who uses it, under which terms, how much of it can be had, and its files.
+
+    `availability` says what the checked files amount to; of an encoder also that it is had from the hub, or comes with
+    the package.
+    """
 
     name: str
     title: str
     papers: tuple[str, ...]
     licence: str
-    redistributable: bool | None
-    citation: str
-    homepage: str
-    availability: str
-    coverage: str
-    note: str
-    files: tuple[SourceFile, ...]
+    redistributable: bool | None = None
+    citation: str = ""
+    homepage: str = ""
+    availability: str = ""
+    coverage: str = ""
+    note: str = ""
+    files: tuple[SourceFile, ...] = ()
     kind: str = DATASET
     language: str = ""
 
@@ -88,48 +89,43 @@ def get_source(name: str) -> Source:
     'CC-BY-3.0'
     """
     registry = load_registry()
-    for known, source in registry.items():
-        if known.casefold() == name.casefold():
-            return source
-    raise UnknownName("dataset or encoder", name, registry)
+    return registry[known_name("dataset or encoder", name, registry)]
+
+
+def known_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The one of the known names that is this one, in whatever casing."""
+    for spelled in known:
+        if spelled.casefold() == name.casefold():
+            return spelled
+    raise UnknownName(kind, name, known)
 
 
 @cache
 def load_registry() -> dict[str, Source]:
     """Every source by name: datasets in the order of sources.yaml, then encoders in that of encoders.yaml."""
-    texts = [_registry_text(name) for name in ("sources.yaml", "encoders.yaml")]
-    datasets, encoders = (yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) for text in texts)
-    entries = datasets | encoders
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    entries = {}
+    for name in ("sources.yaml", "encoders.yaml"):
+        entries |= yaml.load(_registry_text(name), Loader=loader)
+    registry = {}
     pinned = _pinned_files(entries)
-    return {name: _source(name, entry, pinned.get(name, [])) for name, entry in entries.items()}
+    for name, entry in entries.items():
+        files = [*pinned.get(name, ()), *_unchecked_files(entry)]
+        for file in entry.get("files", ()):
+            file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
+            files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))
+        about = {field: value for field, value in entry.items() if field not in ("official", "unchecked")}
+        papers = tuple(entry.get("papers", ()))
+        registry[name] = Source(**about | {"name": name, "papers": papers, "files": tuple(files)})
+    return registry
 
 
-def _source(name: str, entry: dict[str, Any], pinned: list[SourceFile]) -> Source:
-    entry = {"redistributable": None, "homepage": "", "note": "", **entry, "papers": tuple(entry.get("papers", ()))}
-    entry.pop("official", None)
-    found = [*pinned, *_unchecked_files(entry["licence"], entry.pop("unchecked", ()))]
-    for item in entry.pop("files", ()):
-        lists = {field: tuple(item.get(field, ())) for field in ("urls", "members")}
-        found.append(SourceFile(**{"licence": entry["licence"], **item, **lists}))
-    try:
-        source = Source(name=name, **entry, files=tuple(found))
-    except TypeError as error:
-        raise DataError(f"registry entry {name} has missing or unknown fields: {error}") from None
-    if source.availability not in AVAILABILITY:
-        raise DataError(f"registry entry {name}: its availability is none of {', '.join(AVAILABILITY)}")
-    if source.kind not in KINDS:
-        raise DataError(f"registry entry {name}: its kind is none of {', '.join(filter(None, KINDS))}")
-    if len({file.key for file in source.files}) != len(source.files):
-        raise DataError(f"registry entry {name} lists the same file key twice")
-    return source
-
-
-def _unchecked_files(licence: str, groups: list[dict[str, Any]]) -> Iterator[SourceFile]:
+def _unchecked_files(entry: dict[str, Any]) -> Iterator[SourceFile]:
     """Official files without a known hash; a group without a base address has to be fetched by hand."""
-    for group in groups:
+    for group in entry.get("unchecked", ()):
         for key in group["keys"]:
             urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-            yield SourceFile(key, urls, licence=licence, note=group.get("note", ""))
+            yield SourceFile(key, urls, licence=entry["licence"], note=group.get("note", ""))
 
 
 def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
@@ -137,13 +133,13 @@ def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
     copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
     found: dict[str, list[SourceFile]] = {}
     for row in _rows("files.tsv"):
-        copy, key = copies[row["source"], row["copy"]], unquote(row["path"])
-        official = entries.get(row["source"], {}).get("official", {}).get(key)
-        urls = ((official,) if official else ()) + (copy["base"] + row["path"],)
-        file = SourceFile(key, urls, row["sha256"], int(row["size"]), copy["licence"])
-        found.setdefault(row["source"], []).append(file)
-    if unknown := sorted(found.keys() - entries.keys()):
-        raise DataError(f"files.tsv names sources that nobody describes: {', '.join(unknown)}")
+        name, key = row["source"], unquote(row["path"])
+        copy = copies[name, row["copy"]]
+        urls = [copy["base"] + row["path"]]
+        if official := entries[name].get("official", {}).get(key):
+            urls.insert(0, official)
+        file = SourceFile(key, tuple(urls), row["sha256"], int(row["size"]), copy["licence"])
+        found.setdefault(name, []).append(file)
     return found
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import re
 import warnings
@@ -25,9 +24,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
-from itertools import product
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import BinaryIO
@@ -41,11 +40,13 @@ from dialnb.data.archives import LARGE, members_digest, read_members
 from dialnb.data.download import DownloadError, Patience, Unreachable, download
 from dialnb.data.sources import Source, SourceFile, get_source
 from dialnb.errors import DataError, Offline
+from dialnb.files import read_json, write_json
 
 CHUNK = 2**20
 WORKERS = 8
 GZIPPED = (".gz", ".tgz")
 WEB = ("http://", "https://")
+WEB_PAGE = (b"<!doctype", b"<html")
 
 
 class _Bad(Exception):
@@ -74,15 +75,18 @@ class Store:
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
         self.patience = patience or Patience()
-        self._trusted: dict[Path, tuple[int, int]] = {}
-        roots = split_roots(self.mirror)
-        self._web_mirrors = [root.rstrip("/") for root in roots if root.startswith(WEB)]
-        self._mirror_folders = [Path(root).expanduser() for root in roots if not root.startswith(WEB)]
-        for folder in self._mirror_folders:
-            if not folder.is_dir():
-                raise DataError(
-                    f"the mirror {str(folder)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
-                )
+        self.trusted: dict[Path, tuple[int, int]] = {}
+        self.web_mirrors: list[str] = []
+        self.mirror_folders: list[Path] = []
+        for root in split_roots(self.mirror):
+            folder = Path(root).expanduser()
+            if root.startswith(WEB):
+                self.web_mirrors.append(root.rstrip("/"))
+            elif folder.is_dir():
+                self.mirror_folders.append(folder)
+            else:
+                problem = "is neither a folder nor an http(s) address; check DIALNB_MIRROR"
+                raise DataError(f"the mirror {str(folder)!r} {problem}")
 
     @property
     def tokens(self) -> Path:
@@ -91,25 +95,19 @@ class Store:
 
     def path(self, source: str | Source, key: str, upstream: bool = True) -> Path:
         """Local path of one verified, uncompressed file, fetched if need be; without `upstream` from a mirror only."""
-        entry = source if isinstance(source, Source) else get_source(source)
-        file = entry.file(key)
-        target = self.location(entry, file)
+        wanted = self._wanted(source, key)
         try:
-            if self._intact(entry, file, target):
-                return target
-            for folder in (target.parent, self.cache / "partial", self.cache / "locks"):
-                folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.cache / "locks" / f"{_tag(entry.name, key)}.lock"):
-                if not self._intact(entry, file, target):
-                    if target.exists():
-                        self._set_aside(entry, file, target)
-                    self._fetch(entry, file, target, upstream)
+            if not wanted.is_intact():
+                wanted.make_folders()
+                with FileLock(self.cache / "locks" / f"{wanted.tag(key)}.lock"):
+                    if not wanted.is_intact():
+                        wanted.fetch(upstream)
         except OSError as error:
             raise DataError(
-                f"{entry.name} {key} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
+                f"{wanted.name} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
                 "behind; make room there, or set DIALNB_CACHE to another folder"
             ) from error
-        return target
+        return wanted.target
 
     def paths(self, source: str, pattern: str = "*") -> dict[str, Path]:
         """Local paths of all verified files whose key matches `pattern` ("*" also crosses "/"), by sorted key.
@@ -117,10 +115,13 @@ class Store:
         Files that nobody could check yet are left out unless the pattern names one exactly.
         """
         entry = get_source(source)
-        keys = sorted(f.key for f in entry.files if f.key == pattern or (f.verified and fnmatchcase(f.key, pattern)))
+        keys = []
+        for file in entry.files:
+            if file.key == pattern or (file.verified and fnmatchcase(file.key, pattern)):
+                keys.append(file.key)
         if not keys:
             raise DataError(f"{entry.name} has no file that matches {pattern!r}. {entry.coverage}")
-        return self.fetch(entry.name, keys)
+        return self.fetch(entry.name, sorted(keys))
 
     def fetch(self, source: str | Source, keys: Sequence[str], upstream: bool = True) -> dict[str, Path]:
         """Local paths of the named files, fetched side by side; the first that cannot be had ends it."""
@@ -150,53 +151,88 @@ class Store:
         """What a file's bytes are known by: the registry's hash, else the recorded one; "" if it was never seen."""
         if file.verified:
             return file.members_sha256 or file.sha256
-        return self._recorded(source, file) or ("mirrored" if any(self._mirror_copies(file)) else "")
+        wanted = Wanted(self, source, file)
+        return wanted.recorded() or ("mirrored" if any(wanted.mirror_copies()) else "")
 
     def has(self, source: Source, file: SourceFile) -> bool:
         """Whether a copy is in the cache or in a mirror folder; it is looked for, not verified."""
-        return self.location(source, file).is_file() or any(self._mirror_copies(file))
+        wanted = Wanted(self, source, file)
+        return wanted.target.is_file() or any(wanted.mirror_copies())
 
     def check(self, source: str, key: str) -> tuple[str, str]:
         """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in mirror folders; changes nothing.
 
         A mirror on the web has no copies to look at: where there are no others, the file is fetched.
         """
-        entry = get_source(source)
-        file = entry.file(key)
-        target = self.location(entry, file)
-        copies = [path for path in (target, *self._mirror_copies(file)) if path.exists()]
-        if not copies and self._web_mirrors and not self.offline:
+        wanted = self._wanted(source, key)
+        copies = [path for path in (wanted.target, *wanted.mirror_copies()) if path.exists()]
+        if not copies and self.web_mirrors and not self.offline:
             try:
                 return "ok", str(self.path(source, key))
             except DataError as error:
                 return "bad", str(error)
         for copy in copies:
             try:
-                self._verify(entry, file, copy, None)
+                wanted.verify(copy)
             except (_Bad, OSError) as error:
                 return "bad", f"{copy}: {error}"
-        return ("ok", str(copies[0])) if copies else ("missing", f"{target} is not there")
+        return ("ok", str(copies[0])) if copies else ("missing", f"{wanted.target} is not there")
+
+    def _wanted(self, source: str | Source, key: str) -> Wanted:
+        entry = source if isinstance(source, Source) else get_source(source)
+        return Wanted(self, entry, entry.file(key))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file that a store is asked for: where copies of it may be, and whether they are right."""
+
+    store: Store
+    source: Source
+    file: SourceFile
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.name} {self.file.key}"
+
+    @property
+    def target(self) -> Path:
+        return self.store.location(self.source, self.file)
+
+    @property
+    def limit(self) -> int:
+        """How many bytes the file may have."""
+        return self.file.size if self.file.sha256 and not self.file.members_sha256 else LARGE
+
+    def tag(self, name: str) -> str:
+        """A short file name for a lock or a partial download."""
+        return f"{self.source.name.replace('/', '--')}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+    def make_folders(self) -> None:
+        for folder in (self.target.parent, self.store.cache / "partial", self.store.cache / "locks"):
+            folder.mkdir(parents=True, exist_ok=True)
 
     # -- fetching ---
 
-    def _fetch(self, source: Source, file: SourceFile, target: Path, upstream: bool = True) -> None:
-        """Bring the file to `target` from the first origin that has it; the caller holds the lock."""
+    def fetch(self, upstream: bool) -> None:
+        """Bring the file to its place from the first origin that has it; the caller holds the lock."""
         bad, failed, unreachable = [], [], set()
-        for copy in self._mirror_copies(file):
+        if self.target.exists():
+            self.set_aside(self.target)
+        for copy in self.mirror_copies():
             try:
-                return self._admit(source, file, copy, target)
+                return self.admit(copy)
             except _Bad as error:
                 bad.append(f"{copy} {error}")
-        for url in () if self.offline else (*self._mirror_urls(file), *(file.urls if upstream else ())):
+        for url in () if self.store.offline else (*self.mirror_urls(), *(self.file.urls if upstream else ())):
             host = urlsplit(url).netloc
             if host in unreachable:
                 continue
-            part = self.cache / "partial" / _tag(source.name, url)
+            part = self.store.cache / "partial" / self.tag(url)
             try:
-                return self._admit_download(source, file, url, part, target)
+                return self.admit_download(url, part)
             except _Bad as error:
-                kept = self._set_aside(source, file, part)
-                bad.append(f"{url} {error} (kept for inspection: {kept})")
+                bad.append(f"{url} {error} (kept for inspection: {self.set_aside(part)})")
             except Unreachable as error:
                 unreachable.add(host)
                 failed.append(str(error))
@@ -205,153 +241,148 @@ class Store:
             except OSError:
                 part.unlink(missing_ok=True)
                 raise
-        raise self._failure(source, file, target, bad, failed, only_unreachable=len(failed) == len(unreachable))
+        raise self.failure(bad, failed, only_unreachable=len(failed) == len(unreachable))
 
-    def _failure(
-        self, source: Source, file: SourceFile, target: Path, bad: list[str], failed: list[str], only_unreachable: bool
-    ) -> DataError:
-        name = f"{source.name} {file.key}"
+    def failure(self, bad: list[str], failed: list[str], only_unreachable: bool) -> DataError:
+        """Why there is no copy, and what to do."""
         if bad:
             tried = "; ".join(bad + failed)
-            return DataError(
-                f"no intact copy of {name} was found: {tried}. Repair the mirror, or put the file at {target}"
-            )
-        put = f"put the file at {target}, or set DIALNB_MIRROR to a mirror that has it"
-        if not file.urls:
-            return Offline(f"{name} has to be fetched by hand: {file.note or source.coverage} Then {put}")
-        if self.offline:
-            return Offline(f"{name} is not here, and DIALNB_OFFLINE forbids the network: unset it, {put}")
-        tried = "; ".join(failed)
+            todo = f"Repair the mirror, or put the file at {self.target}"
+            return DataError(f"no intact copy of {self.name} was found: {tried}. {todo}")
+        put = f"put the file at {self.target}, or set DIALNB_MIRROR to a mirror that has it"
+        if not self.file.urls:
+            note = self.file.note or self.source.coverage
+            return Offline(f"{self.name} has to be fetched by hand: {note} Then {put}")
+        if self.store.offline:
+            return Offline(f"{self.name} is not here, and DIALNB_OFFLINE forbids the network: unset it, {put}")
+        tried = f"{self.name} could not be downloaded: {'; '.join(failed)}"
         if only_unreachable:
-            return Offline(f"{name} could not be downloaded: {tried}. Check the network, {put}")
-        return DataError(f"{name} could not be downloaded: {tried}. Try again later, {put}")
+            return Offline(f"{tried}. Check the network, {put}")
+        return DataError(f"{tried}. Try again later, {put}")
 
-    def _admit_download(self, source: Source, file: SourceFile, url: str, part: Path, target: Path) -> None:
-        limit = file.size + CHUNK if file.sha256 and not file.members_sha256 else LARGE
-        resumed = download(url, part, resume=file.verified, limit=limit, patience=self.patience)
+    def admit_download(self, url: str, part: Path) -> None:
+        """Download to `part`, continuing what is there of a file with known bytes, and admit it."""
+        patience, limit = self.store.patience, self.limit + CHUNK
+        resumed = download(url, part, resume=self.file.verified, limit=limit, patience=patience)
         try:
-            self._admit(source, file, part, target)
+            self.admit(part)
         except _Bad:
             if not resumed:
                 raise
-            download(url, part, resume=False, limit=limit, patience=self.patience)  # the two halves did not fit
-            self._admit(source, file, part, target)
+            download(url, part, resume=False, limit=limit, patience=patience)  # the two halves did not fit
+            self.admit(part)
         part.unlink()
 
-    def _admit(self, source: Source, file: SourceFile, raw: Path, target: Path) -> None:
-        """Unpack `raw` beside `target`, verify it on the way, and let it appear in one step."""
-        with NamedTemporaryFile(dir=self.cache / "partial", prefix="new-", delete=False) as temporary:
+    def admit(self, raw: Path) -> None:
+        """Unpack `raw`, verify it on the way, and let it appear in its place in one step."""
+        with NamedTemporaryFile(dir=self.store.cache / "partial", prefix="new-", delete=False) as temporary:
             new = Path(temporary.name)
             try:
-                sha256 = self._verify(source, file, raw, temporary)
+                sha256 = self.verify(raw, temporary)
                 temporary.close()
                 new.chmod(0o644)
-                new.replace(target)
+                new.replace(self.target)
             finally:
                 new.unlink(missing_ok=True)
-        self._trust(source, file, target, sha256)
+        self.trust(sha256)
 
-    def _mirror_copies(self, file: SourceFile) -> Iterator[Path]:
+    def mirror_copies(self) -> Iterator[Path]:
         """Files of the mirror folders that hold this file, plain or gzipped."""
-        for folder, url in product(self._mirror_folders, file.urls):
-            where = urlsplit(url)
-            plain = folder / where.netloc / unquote(where.path).lstrip("/")
-            yield from (path for path in (plain, plain.with_name(plain.name + ".gz")) if path.is_file())
+        for folder in self.store.mirror_folders:
+            for where in map(urlsplit, self.file.urls):
+                plain = folder / where.netloc / unquote(where.path).lstrip("/")
+                for path in (plain, plain.with_name(plain.name + ".gz")):
+                    if path.is_file():
+                        yield path
 
-    def _mirror_urls(self, file: SourceFile) -> Iterator[str]:
+    def mirror_urls(self) -> Iterator[str]:
         """Addresses on web mirrors; big files are usually gzipped there, small ones not."""
-        for root, url in product(self._web_mirrors, file.urls):
-            where = urlsplit(url)
-            plain = f"{root}/{where.netloc}{where.path}"
-            yield from (f"{plain}.gz", plain) if file.size > 50_000 else (plain, f"{plain}.gz")
+        for root in self.store.web_mirrors:
+            for where in map(urlsplit, self.file.urls):
+                plain = f"{root}/{where.netloc}{where.path}"
+                yield from (f"{plain}.gz", plain) if self.file.size > 50_000 else (plain, f"{plain}.gz")
 
     # -- trust ---
 
-    def _intact(self, source: Source, file: SourceFile, target: Path) -> bool:
+    def is_intact(self) -> bool:
         """Whether the cached copy is there and right; hashed once per store and whenever it has changed since."""
         try:
-            status = target.stat()
-            if self._trusted.get(target) != (status.st_size, status.st_mtime_ns):
-                self._trust(source, file, target, self._verify(source, file, target, None))
+            if self.store.trusted.get(self.target) != _state(self.target):
+                self.trust(self.verify(self.target))
             return True
         except (FileNotFoundError, _Bad):
             return False
 
-    def _trust(self, source: Source, file: SourceFile, target: Path, sha256: str) -> None:
-        """Hand out `target` without hashing it again, and record its hash where the registry has another or none."""
-        status = target.stat()
-        self._trusted[target] = (status.st_size, status.st_mtime_ns)
-        if sha256 != file.sha256 and sha256 != self._recorded(source, file):
-            self._record(source, file, sha256)
+    def trust(self, sha256: str) -> None:
+        """Hand out the file without hashing it again, and record its hash where the registry has another or none."""
+        self.store.trusted[self.target] = _state(self.target)
+        if sha256 not in (self.file.sha256, self.recorded()):
+            (self.store.cache / "locks").mkdir(parents=True, exist_ok=True)
+            with FileLock(self.store.cache / "locks" / "recorded.lock"):
+                entry = {"sha256": sha256, "first seen": date.today().isoformat()}
+                records = self._records() | {f"{self.source.name}/{self.file.key}": entry}
+                write_json(self.store.cache / "recorded.json", dict(sorted(records.items())))
 
-    def _verify(self, source: Source, file: SourceFile, raw: Path, sink: BinaryIO | None) -> str:
+    def verify(self, raw: Path, sink: BinaryIO | None = None) -> str:
         """sha256 of the uncompressed bytes of `raw`, once they are known to be right; copies them into `sink`."""
-        limit = file.size if file.sha256 and not file.members_sha256 else LARGE
         digest, size = hashlib.sha256(), 0
-        with _uncompressed(raw, file.key) as stream:
+        with _uncompressed(raw, self.file.key) as stream:
             try:
                 while chunk := stream.read(CHUNK):
-                    if (
-                        not size
-                        and not file.verified
-                        and chunk.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
-                    ):
+                    if not self.file.verified and not size and chunk.lstrip()[:9].lower().startswith(WEB_PAGE):
                         raise _Bad("is a web page, not the file")
                     digest.update(chunk)
                     size += len(chunk)
-                    if size > limit:
-                        raise _Bad(f"holds more than the {limit:,} bytes expected")
+                    if size > self.limit:
+                        raise _Bad(f"holds more than the {self.limit:,} bytes expected")
                     if sink:
                         sink.write(chunk)
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise _Bad(f"is a damaged gzip file ({error})") from None
         found = digest.hexdigest()
-        known = file.sha256 if file.sha256 and not file.members_sha256 else self._recorded(source, file)
-        if found in (file.sha256, known):
+        known = self.recorded() if self.file.members_sha256 else self.file.sha256 or self.recorded()
+        if found in (self.file.sha256, known):
             return found
-        if file.members_sha256:
-            self._verify_members(file, raw)
+        if self.file.members_sha256:
+            self._verify_members(raw)
+        elif known and self.file.size not in (0, size):
+            raise _Bad(f"has {size:,} bytes instead of {self.file.size:,}")
         elif known:
-            wrong = f"{size:,} bytes instead of {file.size:,}" if file.size not in (0, size) else ""
-            raise _Bad(f"has {wrong or f'sha256 {found[:16]}… instead of {known[:16]}…'}")
+            raise _Bad(f"has sha256 {found[:16]}… instead of {known[:16]}…")
         return found
 
-    def _verify_members(self, file: SourceFile, raw: Path) -> None:
+    def _verify_members(self, raw: Path) -> None:
         try:
-            found = members_digest(raw, file.members)
+            found = members_digest(raw, self.file.members)
         except DataError as error:
             raise _Bad(f"cannot be checked by its members ({error})") from None
-        if found != file.members_sha256:
-            raise _Bad(f"has members with sha256 {found[:16]}… instead of {file.members_sha256[:16]}…")
+        if found != self.file.members_sha256:
+            raise _Bad(f"has members with sha256 {found[:16]}… instead of {self.file.members_sha256[:16]}…")
 
-    def _recorded(self, source: Source, file: SourceFile) -> str:
+    def recorded(self) -> str:
         """The hash that was seen first, or ""."""
-        return self._records().get(f"{source.name}/{file.key}", {}).get("sha256", "")
+        return self._records().get(f"{self.source.name}/{self.file.key}", {}).get("sha256", "")
 
     def _records(self) -> dict[str, dict[str, str]]:
+        path = self.store.cache / "recorded.json"
         try:
-            return json.loads((self.cache / "recorded.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return {}
+            return read_json(path) or {}
         except ValueError as error:
-            raise DataError(f"{self.cache / 'recorded.json'} is damaged ({error}); repair or delete it") from None
+            raise DataError(f"{path} is damaged ({error}); repair or delete it") from None
 
-    def _record(self, source: Source, file: SourceFile, sha256: str) -> None:
-        (self.cache / "locks").mkdir(parents=True, exist_ok=True)
-        with FileLock(self.cache / "locks" / "recorded.lock"):
-            entry = {"sha256": sha256, "first seen": date.today().isoformat()}
-            text = json.dumps(self._records() | {f"{source.name}/{file.key}": entry}, indent=1, sort_keys=True)
-            new = self.cache / "recorded.json.new"
-            new.write_text(text + "\n", "utf-8")
-            new.replace(self.cache / "recorded.json")
-
-    def _set_aside(self, source: Source, file: SourceFile, bad: Path) -> Path:
+    def set_aside(self, bad: Path) -> Path:
         """Move a bad file to the quarantine."""
-        kept = self.cache / "quarantine" / source.name / file.key
+        kept = self.store.cache / "quarantine" / self.source.name / self.file.key
         kept.parent.mkdir(parents=True, exist_ok=True)
         bad.replace(kept)
-        warnings.warn(f"{source.name} {file.key} failed its check; the bad copy is now {kept}", stacklevel=4)
+        warnings.warn(f"{self.name} failed its check; the bad copy is now {kept}", stacklevel=4)
         return kept
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of change: what shows that a file is the one that was hashed."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def default_store() -> Store:
@@ -367,11 +398,6 @@ def split_roots(setting: str) -> list[str]:
     """
     address = r"https?://(?:[^/@]+@)?(?:\[[^\]]*\]|[^/:;]+)(?::\d+)?"
     return re.findall(rf"{address}[^{os.pathsep}]*|[^{os.pathsep}]+", setting)
-
-
-def _tag(source: str, name: str) -> str:
-    """A short file name for a lock or a partial download."""
-    return f"{source.replace('/', '--')}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 @contextmanager

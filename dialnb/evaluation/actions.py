@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,8 @@ from dialnb.data.records import Dialogue
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import ACTIONS, FineTuning, fit_classifier, in_batches
 from dialnb.evaluation.linear import fit_linear
-from dialnb.evaluation.metrics import f1_scores, group_values, tidy_frame, tidy_rows
-from dialnb.evaluation.sampling import few_shot_multilabel_split
+from dialnb.evaluation.metrics import f1_scores, group_rows, tidy_frame, tidy_rows
+from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.evaluation.vectors import SupportsEncode, encode
 
 KEPT_WORDS = int(0.9 * ACTIONS.max_length)
@@ -33,37 +33,29 @@ class ActionExample:
     acts: tuple[str, ...]
 
 
-def act_tagging_examples(
-    dialogues: Iterable[Dialogue],
-    *,
-    target_in_input: bool = True,
-    turns: Literal["last", "all"] = "last",
-    separator: str = "[SEP]",
-    words: int = KEPT_WORDS,
-) -> list[ActionExample]:
+def act_tagging_examples(dialogues: Iterable[Dialogue], *, target_in_input: bool = True) -> list[ActionExample]:
     """DSE's samples: history, a system utterance and the user's answer in; the acts of the system utterance out.
 
     The label's utterance is in the input, as in the authors' data; ``target_in_input=False`` gives the honest variant
-    (history only). One sample per dialogue, its last system utterance with acts, as the printed test sizes imply, or
-    ``turns="all"``. The last ``words`` words are kept.
+    (history only). One sample per dialogue, its last system utterance with acts, as the printed test sizes imply.
     """
-    examples: list[ActionExample] = []
+    examples = []
     for dialogue in dialogues:
         said = dialogue.utterances
         targets = [i for i, utterance in enumerate(said) if utterance.speaker == "system" and utterance.acts]
-        for i in targets[-1:] if turns == "last" else targets:
-            parts = [f"{separator} {utterance.text}" for utterance in said[:i]]
+        for target in targets[-1:]:
+            parts = [f"[SEP] {utterance.text}" for utterance in said[:target]]
             if target_in_input:
-                parts.append(f"{separator} {separator} {said[i].text}")
-                parts += [f"{separator} {utterance.text}" for utterance in said[i + 1 : i + 2]]
-            text = " ".join(" ".join(parts).split()[-words:])
-            examples.append(ActionExample(text, said[i].acts))
+                parts.append(f"[SEP] [SEP] {said[target].text}")
+                parts += [f"[SEP] {utterance.text}" for utterance in said[target + 1 : target + 2]]
+            text = " ".join(" ".join(parts).split()[-KEPT_WORDS:])
+            examples.append(ActionExample(text, said[target].acts))
     return examples
 
 
 def next_act_examples(dialogues: Iterable[Dialogue], *, separator: str = "[SEP]") -> list[ActionExample]:
     """DiaEval's samples: every utterance from the third on is a target, its input all utterances before it."""
-    examples: list[ActionExample] = []
+    examples = []
     for dialogue in dialogues:
         texts = [utterance.text for utterance in dialogue.utterances]
         for i in range(2, len(texts)):
@@ -96,22 +88,19 @@ def finetune_actions(
 ) -> pd.DataFrame:
     """Few-shot fine-tuning (DSE T5): F1 of acts with sigmoid above 0.5; ``acts`` are all columns of the dataset."""
     acts = _columns(acts, train, test)
-    labels, gold = act_matrix(train, acts), act_matrix(test, acts)
-    tokens, test_tokens = (
-        encoder.tokenize([e.text for e in examples], max_length=recipe.max_length, truncate="right")
-        for examples in (train, test)
-    )
-    seeds = list(seeds)
-    rows: list[dict[str, Any]] = []
-    for k in shots:
-        for seed in seeds:
-            split = few_shot_multilabel_split([example.acts for example in train], k, seed)
-            parts = [([tokens[row] for row in part], labels[part]) for part in (split.train, split.validation)]
-            model = fit_classifier(encoder, *parts, _selection_score, recipe)
-            values = f1_scores(gold, in_batches(model, test_tokens) > 0)
-            settings = {"shots": k, "method": "fine-tuning", "train_size": len(split.train)}
-            common = {"task": "action tagging", "dataset": dataset, "protocol": "code", "seed": seed}
-            rows += tidy_rows(values, n=len(test), **common, **settings)
+    labels = act_matrix(train, acts)
+    gold = act_matrix(test, acts)
+    cut = {"max_length": recipe.max_length, "truncate": "right"}
+    tokens = encoder.tokenize([example.text for example in train], **cut)
+    test_tokens = encoder.tokenize([example.text for example in test], **cut)
+    common = {"task": "action tagging", "dataset": dataset, "protocol": "code", "n": len(test), "method": "fine-tuning"}
+    splits = few_shot_splits([example.acts for example in train], shots, seeds)
+    rows = []
+    for (k, seed), split in splits.items():
+        parts = [([tokens[row] for row in part], labels[part]) for part in (split.train, split.validation)]
+        model = fit_classifier(encoder, *parts, _selection_score, recipe)
+        values = f1_scores(gold, in_batches(model, test_tokens) > 0)
+        rows += tidy_rows(values, seed=seed, shots=k, train_size=len(split.train), **common)
     return tidy_frame(rows)
 
 
@@ -123,7 +112,6 @@ def evaluate_actions(
     *,
     dataset: str,
     acts: Sequence[str] | None = None,
-    max_length: int = 128,
     groups: np.ndarray | None = None,
     **encoding: Any,
 ) -> pd.DataFrame:
@@ -133,21 +121,15 @@ def evaluate_actions(
     mean is the F1 of all and whose spread its interval (:func:`~dialnb.evaluation.metrics.group_values`).
     """
     acts = _columns(acts, train, validation, test)
-    settings = {"max_length": max_length, "truncate": "left"} | encoding
-    parts = [
-        (encode(encoder, [example.text for example in examples], **settings), act_matrix(examples, acts))
-        for examples in (train, validation, test)
-    ]
-    probe = fit_linear(parts[0], parts[1], _selection_score)
-    vectors, gold = parts[2]
-    found = probe.logits(vectors) > 0
-    groups = np.zeros(len(test), np.int64) if groups is None else groups
-    values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
-    common = {"task": "action prediction", "dataset": dataset, "protocol": "paper", "n": len(test)}
-    settings = {"method": "linear probe", "penalty": probe.penalty}
-    return tidy_frame(
-        row for group, scores in values.items() for row in tidy_rows(scores, seed=group, **common, **settings)
-    )
+    settings = {"max_length": 128, "truncate": "left"} | encoding
+    vectors = []
+    labels = []
+    for examples in (train, validation, test):
+        vectors.append(encode(encoder, [example.text for example in examples], **settings))
+        labels.append(act_matrix(examples, acts))
+    probe = fit_linear((vectors[0], labels[0]), (vectors[1], labels[1]), _selection_score)
+    found = {"method": "linear probe", "penalty": probe.penalty}
+    return _f1_rows(labels[2], probe.logits(vectors[2]) > 0, groups, dataset=dataset, **found)
 
 
 def majority_rows(
@@ -160,13 +142,19 @@ def majority_rows(
     task: str = "action prediction",
 ) -> pd.DataFrame:
     """The floor of both forms: F1 of the most frequent combination of acts, whatever is asked."""
-    rows, often = np.unique(act_matrix(train, acts), axis=0, return_counts=True)
+    combinations, often = np.unique(act_matrix(train, acts), axis=0, return_counts=True)
     gold = act_matrix(test, acts)
-    found = np.broadcast_to(rows[often.argmax()], gold.shape)
-    groups = np.zeros(len(test), np.int64) if groups is None else groups
-    values = group_values(lambda rows: f1_scores(gold[rows], found[rows]), groups)
-    common = {"task": task, "dataset": dataset, "protocol": "paper", "n": len(test), "method": "majority"}
-    return tidy_frame(row for group, scores in values.items() for row in tidy_rows(scores, seed=group, **common))
+    found = np.broadcast_to(combinations[often.argmax()], gold.shape)
+    return _f1_rows(gold, found, groups, dataset=dataset, task=task, method="majority")
+
+
+def _f1_rows(
+    gold: np.ndarray, found: np.ndarray, groups: np.ndarray | None, task: str = "action prediction", **settings: Any
+) -> pd.DataFrame:
+    """F1 of predicted acts, for each group of examples where there are some."""
+    groups = np.zeros(len(gold), np.int64) if groups is None else groups
+    common = {"task": task, "protocol": "paper", "n": len(gold)}
+    return tidy_frame(group_rows(lambda rows: f1_scores(gold[rows], found[rows]), groups, **common, **settings))
 
 
 def _selection_score(logits: np.ndarray, gold: np.ndarray) -> float:

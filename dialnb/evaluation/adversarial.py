@@ -7,8 +7,7 @@ with the true response, and a random one in other words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ import pandas as pd
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.metrics import Ties, ranked_labels, ranking_metrics, tidy_frame, tidy_rows
-from dialnb.evaluation.selection import TIES, Scorer
+from dialnb.evaluation.selection import PROTOCOLS, TIES, Scorer
 
 KINDS = ("random", "last", "similar", "paraphrase")
 TEMPLATES = ("i said {}", "so {}", "you mean {} ?", "as i told you , {}")
@@ -43,9 +42,7 @@ class AdversarialSet:
 
     def frame(self) -> pd.DataFrame:
         """The index as a table (dialogue, candidate, utterance) to store beside the results."""
-        return pd.DataFrame(
-            [(r.dialogue, r.candidate, r.utterance) for r in self.index], columns=list(Replacement.__slots__)
-        )
+        return pd.DataFrame(list(map(asdict, self.index)), columns=list(Replacement.__slots__))
 
 
 def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str = "random") -> AdversarialSet:
@@ -59,8 +56,8 @@ def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str
     if kind not in KINDS:
         raise UnknownName("kind of adversarial utterance", kind, KINDS)
     draws = np.random.default_rng(seed).random((len(groups), 2))
-    index: list[Replacement] = []
-    left_out: dict[str, int] = {}
+    index = []
+    left_out = {}
     for number, (group, (first, second)) in enumerate(zip(groups, draws)):
         true = {text.strip() for text, label in zip(group.candidates, group.labels) if label}
         usable = [i for i, text in enumerate(group.context) if text.strip() and text.strip() not in true]
@@ -105,7 +102,7 @@ def apply_index(
     groups: Sequence[SelectionGroup], index: Iterable[Replacement], kind: str = "random"
 ) -> list[SelectionGroup]:
     """The adversarial lists of a stored index: same context and labels, one candidate replaced."""
-    changed: list[SelectionGroup] = []
+    changed = []
     for entry in index:
         group = groups[entry.dialogue]
         if group.labels[entry.candidate]:
@@ -128,7 +125,7 @@ def adversarial_metrics(
     Rows of the three matrices [n, candidates] are the same dialogues; ``replaced`` is the adversarial column of each.
     With ties against the positive, an adversarial candidate that shares the top score with it is ranked first.
     """
-    values: dict[str, float] = {}
+    values = {}
     recall = f"R{np.shape(labels)[1]}@1"
     for name, scores in (("Original", original), ("Adversarial", adversarial)):
         found = ranking_metrics(scores, labels, ks=(1,), ties=ties).values
@@ -178,8 +175,8 @@ def evaluate_adversarial_items(
     if len(widths) != 1:
         raise DataError(f"adversarial lists must have one length, found {', '.join(map(str, sorted(widths)))}")
     original = np.asarray(scorer(groups), np.float64)
-    rows: list[dict[str, Any]] = []
-    items: list[pd.DataFrame] = []
+    rows = []
+    items = []
     shared = {"dataset": dataset, "task": "adversarial selection", "adversary": kind}
     for seed in seeds:
         changed = build_adversarial(groups, seed, kind)
@@ -189,8 +186,7 @@ def evaluate_adversarial_items(
         scores = np.asarray(scorer(changed.groups), np.float64)
         for ties in TIES:
             values = adversarial_metrics(original[kept], scores, labels, replaced, ties)
-            protocol = "paper" if ties == "against" else "code"
-            rows += tidy_rows(values, n=len(kept), ties=ties, protocol=protocol, seed=seed, **shared)
+            rows += tidy_rows(values, n=len(kept), ties=ties, protocol=PROTOCOLS[ties], seed=seed, **shared)
         found = adversarial_items(original[kept], scores, labels, replaced)
         items += [pd.DataFrame({"metric": name, "item": kept, "value": values}) for name, values in found.items()]
     means = pd.concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()

@@ -6,18 +6,24 @@ import pandas as pd
 
 from dialnb.data import load
 from dialnb.evaluation.intent import evaluate_prototypes
+from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.vectors import SupportsEncode
 
-INTENT_SETS = {"Clinc150": ("CLINC150", "full"), "Bank77": ("BANKING77", None), "Snips": ("SNIPS", "dse"),
-               "Hwu64": ("HWU64", "standard")}  # fmt: skip
+INTENT_SETS = {
+    "Clinc150": ("CLINC150", "full"),
+    "Bank77": ("BANKING77", None),
+    "Snips": ("SNIPS", "dse"),
+    "Hwu64": ("HWU64", "standard"),
+}
 
 
 def intent_sets() -> dict[str, tuple[list, list]]:
     """Train and test utterances by the name the paper uses; out-of-scope rows are left out."""
     sets = {}
     for name, (dataset, variant) in INTENT_SETS.items():
-        records = [r for r in load(f"bundled/{dataset}", variant) if r.intent != "oos"]
-        sets[name] = tuple([r for r in records if r.split == split] for split in ("train", "test"))
+        records = [record for record in load(f"bundled/{dataset}", variant) if record.intent != "oos"]
+        train, test = ([record for record in records if record.split == split] for split in ("train", "test"))
+        sets[name] = train, test
     return sets
 
 
@@ -33,5 +39,5 @@ def intent_summary(rows: pd.DataFrame) -> pd.DataFrame:
     table = rows.groupby(["shots", "dataset"], sort=False)["value"].mean().unstack()
     by_seed = rows.groupby(["shots", "seed"])["value"].mean().unstack()
     table["Ave"] = table.mean(axis=1)
-    table["±"] = 1.96 * by_seed.std(axis=1) / by_seed.shape[1] ** 0.5
+    table["±"] = by_seed.apply(student_half, axis=1)
     return table

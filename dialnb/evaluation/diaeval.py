@@ -27,9 +27,10 @@ from dialnb.data.levels import find
 from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
 from dialnb.errors import Offline
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
-from dialnb.evaluation.inference import evaluate_inference
-from dialnb.evaluation.metrics import accuracy, group_values, tidy_frame, tidy_rows
-from dialnb.evaluation.sampling import item_groups
+from dialnb.evaluation.inference import answer_rows, evaluate_inference
+from dialnb.evaluation.intervals import mean_interval
+from dialnb.evaluation.metrics import tidy_frame
+from dialnb.evaluation.sampling import item_groups, thin
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
 from dialnb.examples.acts import act_columns, with_universal_acts
@@ -76,13 +77,6 @@ def candidate_data(data: str) -> dict[str, Dataset]:
     return {found.name.removeprefix("bundled/"): found}
 
 
-def drawn(items: Sequence, limit: int | None, seed: int = 24) -> list[int]:
-    """Places of ``limit`` items in their order, drawn once by ``seed``; all of them for None."""
-    if limit is None or limit >= len(items):
-        return list(range(len(items)))
-    return np.sort(np.random.default_rng(seed).choice(len(items), limit, replace=False)).tolist()
-
-
 def separator_of(encoder: SupportsEncode) -> str:
     """What stands between two utterances: the token that the encoder's own tokenizer ends a sequence with."""
     tokenizer = getattr(encoder, "tokenizer", None)
@@ -126,10 +120,10 @@ def asked_actions(
     records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
 ) -> dict[str, ActionSamples]:
     """The samples of each split that are learned from and scored."""
-    samples, parts = action_samples(records, dataset, separator), {}
-    for split in SPLITS:
-        kept = drawn(samples[split].examples, train_limit if split == "train" else limit)
-        parts[split] = ActionSamples(*([column[i] for i in kept] for column in samples[split]))
+    parts = {}
+    for split, samples in action_samples(records, dataset, separator).items():
+        most = train_limit if split == "train" else limit
+        parts[split] = ActionSamples(*(thin(column, most) for column in samples))
     return parts
 
 
@@ -141,85 +135,88 @@ def asked_items(
     splits = {split: [item for item in items if item.split == split] for split in SPLITS}
     if not splits["train"]:
         splits = {"train": [], "dev": [], "test": items}
-    return {s: [part[i] for i in drawn(part, train_limit if s == "train" else limit)] for s, part in splits.items()}
+    return {split: thin(part, train_limit if split == "train" else limit) for split, part in splits.items()}
 
 
 def asked_lists(records: Dataset, groups: int | None = None) -> list[SelectionGroup]:
     """The lists of candidates that are scored."""
-    lists = records.filter(split=("dev", "test"))
-    return [lists[i] for i in drawn(lists, groups)]
+    return thin(records.filter(split=("dev", "test")), groups)
+
+
+def conversations(records: Sequence) -> np.ndarray:
+    """The group of every record: whole conversations, the same for every encoder."""
+    return item_groups([conversation_of(record) for record in records], GROUPS)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def actions_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
-) -> pd.DataFrame:
+def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
-    parts = asked_actions(records, dataset, limit, train_limit, separator_of(encoder))
-    examples, groups = [parts[split].examples for split in SPLITS], item_groups(parts["test"].dialogues, GROUPS)
+    parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
+    examples = [parts[split].examples for split in SPLITS]
+    groups = item_groups(parts["test"].dialogues, GROUPS)
     return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
-def majority_actions_of(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
-) -> pd.DataFrame:
+def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
-    parts = asked_actions(records, dataset, limit, train_limit)
-    groups, acts = item_groups(parts["test"].dialogues, GROUPS), act_names(records, dataset)
-    return majority_rows(parts["train"].examples, parts["test"].examples, dataset=dataset, acts=acts, groups=groups)
+    parts = asked_actions(records, dataset, **limits)
+    examples = [parts[split].examples for split in ("train", "test")]
+    groups = parts["test"].dialogues
+    acts = act_names(records, dataset)
+    groups = item_groups(groups, GROUPS)
+    return majority_rows(*examples, dataset=dataset, acts=acts, groups=groups)
 
 
-def inference_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
-) -> pd.DataFrame:
+def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """Table 3: accuracy, and that of the majority label (protocol ``floor``).
 
     A dataset without a training split is cross-validated: every group is the test set once, the next one is for
     validation, the others are for training.
     """
-    asked, options = asked_items(records, dataset, limit, train_limit), {"dataset": dataset}
-    options["separator"], kept = separator_of(encoder), asked["test"]
-    groups = item_groups([conversation_of(item) for item in kept], GROUPS)
-    if asked["train"]:
-        return evaluate_inference(encoder, *(asked[split] for split in SPLITS), groups=groups, **options)
-    once, rows = EncodeOnce(encoder), []
-    for group in np.unique(groups):
+    parts = asked_items(records, dataset, **limits)
+    options = {"dataset": dataset, "separator": separator_of(encoder)}
+    groups = conversations(parts["test"])
+    if parts["train"]:
+        return evaluate_inference(encoder, *(parts[split] for split in SPLITS), groups=groups, **options)
+    once = EncodeOnce(encoder)
+    rows = []
+    for group in np.unique(groups).tolist():
         held_out = (group + 1) % (groups.max() + 1)
-        where = {"test": groups == group, "dev": groups == held_out}
-        where["train"] = ~(where["test"] | where["dev"])
-        parts = [[kept[i] for i in np.flatnonzero(where[split])] for split in SPLITS]
-        rows.append(evaluate_inference(once, *parts, seed=int(group), **options).assign(n=len(kept)))
+        folds: dict[str, list[InferenceItem]] = {split: [] for split in SPLITS}
+        for item, number in zip(parts["test"], groups):
+            folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
+        found = evaluate_inference(once, *folds.values(), seed=group, **options)
+        rows.append(found.assign(n=len(groups)))
     return pd.concat(rows, ignore_index=True)
 
 
-def majority_inference_of(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
-) -> pd.DataFrame:
+def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
 
     Groups are those of the models.
     """
-    asked = asked_items(records, dataset, limit, train_limit)
-    kept, common = asked["test"], {"task": "dialogue inference", "dataset": dataset, "protocol": "paper"}
-    groups = item_groups([conversation_of(item) for item in kept], GROUPS)
-    _, (known, labels) = label_ids([item.label for item in asked["train"] or kept], [item.label for item in kept])
-    answer = np.bincount(known).argmax()
-    values = group_values(lambda rows: {"Accuracy": accuracy(labels[rows], np.full(len(rows), answer))}, groups)
-    common |= {"n": len(kept), "method": "majority"}
-    return tidy_frame(row for group, value in values.items() for row in tidy_rows(value, seed=group, **common))
+    parts = asked_items(records, dataset, **limits)
+    known = parts["train"] or parts["test"]
+    asked = parts["test"]
+    _, (known, labels) = label_ids([item.label for item in known], [item.label for item in asked])
+    answers = np.full(len(labels), np.bincount(known).argmax())
+    settings = {"dataset": dataset, "protocol": "paper", "method": "majority"}
+    return tidy_frame(answer_rows(answers, labels, conversations(asked), **settings))
 
 
 def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> pd.DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
     chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
-    numbers, once, rows = item_groups([conversation_of(each) for each in chosen], GROUPS), EncodeOnce(encoder), []
-    for number in np.unique(numbers):
-        part = [chosen[i] for i in np.flatnonzero(numbers == number)]
+    numbers = conversations(chosen)
+    once = EncodeOnce(encoder)
+    rows = []
+    for number in np.unique(numbers).tolist():
+        part = [each for each, own in zip(chosen, numbers) if own == number]
         found = evaluate_candidates(once, part, dataset=dataset, response_length=64, truncate="left")
-        rows.append(found.assign(seed=int(number), n=len(chosen)))
+        rows.append(found.assign(seed=number, n=len(chosen)))
     return tidy_frame(pd.concat(rows).to_dict("records"))
 
 
@@ -264,7 +261,8 @@ def run_diaeval(
         keep: is called with all rows so far after each dataset, so that what is interrupted is not lost.
     """
     limits = {"limit": limit, "train_limit": train_limit, "groups": groups}
-    rows, missing = [], {}
+    rows = []
+    missing = {}
     for test in BENCHMARK:
         try:
             sets = test.data(data)
@@ -293,14 +291,12 @@ def printed_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 def diaeval_summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One line for each score: task, dataset, metric, value ± 95 % interval over groups of test dialogues, items."""
-    from dialnb.claims.intervals import mean_interval
-
-    shown, lines = printed_rows(rows), []
     keys = ["table", "task", "dataset", "metric", "protocol"]
-    for (_, task, dataset, metric, protocol), part in shown.groupby(keys, sort=False):
+    lines = []
+    for (_, task, dataset, metric, protocol), part in printed_rows(rows).groupby(keys, sort=False):
         found = mean_interval(part["value"].to_numpy())
-        half = (found.high - found.low) / 2 if np.isfinite(found.high - found.low) else np.nan
+        half = (found.high - found.low) / 2
         named = f"{metric} of the majority label" if protocol == "floor" else metric
-        lines.append({"task": task, "dataset": dataset, "metric": named, "value": found.estimate, "±": half,
-                      "n": int(part["n"].max())})  # fmt: skip
+        line = {"task": task, "dataset": dataset, "metric": named, "value": found.estimate}
+        lines.append(line | {"±": half if np.isfinite(half) else np.nan, "n": int(part["n"].max())})
     return pd.DataFrame(lines).round(2)

@@ -60,7 +60,6 @@ def finetune(
     batch_loss: Callable[[np.ndarray], Tensor],
     validate: Callable[[], float],
     recipe: FineTuning,
-    seed: int = TRAINING_SEED,
 ) -> FineTuned:
     """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
 
@@ -75,12 +74,15 @@ def finetune(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda s: s / max(1, warm) if s < warm else max(0.0, (total - s) / max(1, total - warm))
     )
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(TRAINING_SEED)
     interval = max(recipe.eval_steps, -(-n // recipe.batch_size))
-    best, best_step, fruitless, step = 0.0, 0, 0, 0
+    best = 0.0
+    best_step = 0
+    fruitless = 0
+    step = 0
     best_state = _copy_state(model)
-    validations: list[tuple[int, float]] = []
-    with seeded(seed):
+    validations = []
+    with seeded(TRAINING_SEED):
         model.train()
         for _ in range(recipe.epochs):
             order = generator.permutation(n)
@@ -91,7 +93,10 @@ def finetune(
                         score = validate()
                     validations.append((step, score))
                     if score > best:
-                        best, best_step, fruitless, best_state = score, step, 0, _copy_state(model)
+                        best = score
+                        best_step = step
+                        fruitless = 0
+                        best_state = _copy_state(model)
                     else:
                         fruitless += 1
                     model.train()
@@ -131,7 +136,6 @@ def fit_classifier(
     validation: tuple[Sequence[Sequence[int]], np.ndarray],
     score: Callable[[np.ndarray, np.ndarray], float],
     recipe: FineTuning,
-    seed: int = TRAINING_SEED,
 ) -> Classifier:
     """Fine-tune on (token ids, targets): class numbers [n], or a 0/1 matrix [n, classes] for several labels each.
 
@@ -141,7 +145,7 @@ def fit_classifier(
     (ids, targets), (validation_ids, validation_targets) = train, validation
     several = targets.ndim == 2
     classes = targets.shape[1] if several else 1 + int(max(targets.max(), validation_targets.max(initial=0)))
-    with seeded(seed):
+    with seeded(TRAINING_SEED):
         model = Classifier(encoder, classes, recipe.dropout)
     wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
     loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
@@ -151,7 +155,6 @@ def fit_classifier(
         lambda rows: loss_of(model([ids[row] for row in rows]).float(), wanted[rows]),
         lambda: score(in_batches(model, validation_ids), validation_targets),
         recipe,
-        seed,
     )
     return model
 

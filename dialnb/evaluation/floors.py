@@ -103,14 +103,16 @@ def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: i
     def score(asked: Sequence[SelectionGroup]) -> list[list[float]]:
         texts = list(dict.fromkeys(text for group in asked for text in (*group.context, *group.candidates)))
         pieces = dict(zip(texts, bare_pieces(marked, texts)))
-        contexts, replies = [], []
+        contexts = []
+        replies = []
         for group in asked:
             for candidate in group.candidates:
                 ids = layout.selection([pieces[said] for said in group.context], pieces[candidate]).ids
                 middle = int(np.flatnonzero(ids == layout.sep)[0])
                 contexts.append(ids[:middle])
                 replies.append(ids[middle:])
-        first, second = words.queries(words.counts(contexts)), words.documents(words.counts(replies))
+        first = words.queries(words.counts(contexts))
+        second = words.documents(words.counts(replies))
         scores = np.asarray(first.multiply(second).sum(1)).ravel()
         sizes = [len(group.candidates) for group in asked]
         return [part.tolist() for part in np.split(scores, np.cumsum(sizes)[:-1])]

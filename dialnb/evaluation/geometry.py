@@ -35,10 +35,8 @@ def alignment(vectors: np.ndarray, labels: Sequence) -> float:
 
 def uniformity(vectors: np.ndarray, block: int = 1024) -> float:
     """``log mean exp(-2 |f_i - f_j|^2)`` over unordered pairs i < j, on normalised vectors (lower is more uniform)."""
-    points = normalise(np.asarray(vectors, np.float64))
+    points = _points(vectors, "uniformity")
     n = len(points)
-    if n < 2:
-        raise DataError(f"uniformity needs at least two vectors, got {n}")
     total = 0.0
     for start in range(0, n, block):
         rows = points[start : start + block]
@@ -55,21 +53,25 @@ def anisotropy(vectors: np.ndarray) -> float:
     >>> round(anisotropy(np.array([[1, 0], [1, 0], [0, 2]])), 4)
     0.3333
     """
-    points = normalise(np.asarray(vectors, np.float64))
+    points = _points(vectors, "anisotropy")
     n = len(points)
-    if n < 2:
-        raise DataError(f"anisotropy needs at least two vectors, got {n}")
     return float((np.square(points.sum(0)).sum() - np.square(points).sum()) / (n * (n - 1)))
 
 
-def whiten(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
+def _points(vectors: np.ndarray, what: str) -> np.ndarray:
+    if len(vectors) < 2:
+        raise DataError(f"{what} needs at least two vectors, got {len(vectors)}")
+    return normalise(np.asarray(vectors, np.float64))
+
+
+def whiten(vectors: np.ndarray) -> np.ndarray:
     """The whitening baseline: centred vectors times ``U Lambda^(-1/2)`` of their own covariance.
 
-    Keeps the ``dimensions`` directions of largest variance; directions without variance are dropped.
+    Directions without variance are dropped.
     """
     centred = np.asarray(vectors, np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
     _, singular, directions = np.linalg.svd(centred, full_matrices=False)
-    kept = np.flatnonzero(singular > singular.max(initial=0) * 1e-7)[:dimensions]
+    kept = singular > singular.max(initial=0) * 1e-7
     return (centred @ directions[kept].T * (np.sqrt(len(centred)) / singular[kept])).astype(np.float32)
 
 

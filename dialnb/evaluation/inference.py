@@ -10,7 +10,7 @@ import pandas as pd
 
 from dialnb.data.records import InferenceItem
 from dialnb.evaluation.linear import fit_linear
-from dialnb.evaluation.metrics import accuracy, group_values, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import accuracy, group_rows, tidy_frame
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids
 
 
@@ -21,7 +21,6 @@ def evaluate_inference(
     test: Sequence[InferenceItem],
     *,
     dataset: str,
-    max_length: int = 256,
     separator: str = "[SEP]",
     seed: int = 0,
     groups: np.ndarray | None = None,
@@ -34,23 +33,32 @@ def evaluate_inference(
     """
     splits = (train, validation, test)
     _, ids = label_ids(*([item.label for item in items] for items in splits))
-    settings = {"max_length": max_length, "truncate": "left"} | encoding
-    vectors = [
-        encode(encoder, [f" {separator} ".join(item.utterances) for item in items], **settings) for items in splits
-    ]
+    settings = {"max_length": 256, "truncate": "left"} | encoding
+    vectors = []
+    for items in splits:
+        texts = [f" {separator} ".join(item.utterances) for item in items]
+        vectors.append(encode(encoder, texts, **settings))
 
     def score(logits: np.ndarray, labels: np.ndarray) -> float:
         return accuracy(logits.argmax(1), labels)
 
     probe = fit_linear((vectors[0], ids[0]), (vectors[1], ids[1]), score)
-    common = {"task": "dialogue inference", "dataset": dataset, "n": len(test)}
     groups = np.full(len(test), seed) if groups is None else groups
-    rows: list[dict[str, Any]] = []
-    for protocol, method, answers, settings in (
-        ("paper", "linear probe", probe.logits(vectors[2]).argmax(1), {"penalty": probe.penalty}),
-        ("floor", "majority", np.full(len(test), np.bincount(ids[0]).argmax()), {}),
-    ):
-        values = group_values(lambda chosen, a=answers: {"Accuracy": accuracy(a[chosen], ids[2][chosen])}, groups)
-        for group, scores in values.items():
-            rows += tidy_rows(scores, protocol=protocol, method=method, seed=group, **common, **settings)
+    rows = answer_rows(
+        probe.logits(vectors[2]).argmax(1),
+        ids[2],
+        groups,
+        dataset=dataset,
+        protocol="paper",
+        method="linear probe",
+        penalty=probe.penalty,
+    )
+    majority = np.full(len(test), np.bincount(ids[0]).argmax())
+    rows += answer_rows(majority, ids[2], groups, dataset=dataset, protocol="floor", method="majority")
     return tidy_frame(rows)
+
+
+def answer_rows(answers: np.ndarray, labels: np.ndarray, groups: np.ndarray, **settings: Any) -> list[dict[str, Any]]:
+    """Accuracy of answers in each group of test items."""
+    common = {"task": "dialogue inference", "n": len(labels)}
+    return group_rows(lambda rows: {"Accuracy": accuracy(answers[rows], labels[rows])}, groups, **common, **settings)

@@ -9,14 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, fit_classifier, in_batches
 from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, nearest, normalise, texts_and_labels
+from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
 
 Form = Literal["code", "cosine"]
-Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
 PROTOCOL_OF_FORM = {"code": "code", "cosine": "paper"}
 
 
@@ -54,26 +52,26 @@ def evaluate_prototypes(
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     forms: Iterable[Form] = ("code",),
-    max_length: int = 64,
     **encoding: Any,
 ) -> pd.DataFrame:
     """Few-shot prototype accuracy for every number of shots, seed and form, with one encoding pass over the texts."""
-    train_texts, train_labels = texts_and_labels(train)
-    test_texts, test_labels = texts_and_labels(test)
-    _, (train_ids, test_ids) = label_ids(train_labels, test_labels)
-    splits = few_shot_splits(train_labels, shots, seeds)
+    known, asked = labelled(train, test)
+    splits = few_shot_splits(known.labels, shots, seeds)
     used = np.unique(np.concatenate([split.train for split in splits.values()]))
-    support = encode(encoder, [train_texts[row] for row in used], max_length=max_length, **encoding)
-    queries = normalise(encode(encoder, test_texts, max_length=max_length, **encoding))
-    common = {"task": "intent", "dataset": dataset, "n": len(test_ids)}
-    rows: list[dict[str, Any]] = []
+    support = encode(encoder, [known.texts[row] for row in used], **{"max_length": 64} | encoding)
+    queries = normalise(encode(encoder, asked.texts, **{"max_length": 64} | encoding))
+    rows = []
     for (k, seed), split in splits.items():
         vectors = support[np.searchsorted(used, split.train)]
         for form in forms:
-            predictions = prototype_predictions(queries, vectors, train_ids[split.train], form)
-            settings = {"protocol": PROTOCOL_OF_FORM[form], "shots": k, "method": f"prototype-{form}"}
-            rows += tidy_rows({"Accuracy": accuracy(predictions, test_ids)}, seed=seed, **common, **settings)
+            predictions = prototype_predictions(queries, vectors, known.ids[split.train], form)
+            settings = {"protocol": PROTOCOL_OF_FORM[form], "seed": seed, "shots": k, "method": f"prototype-{form}"}
+            rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, **settings)
     return tidy_frame(rows)
+
+
+def _accuracy_rows(predictions: np.ndarray, labels: np.ndarray, **settings: Any) -> list[dict[str, Any]]:
+    return tidy_rows({"Accuracy": accuracy(predictions, labels)}, task="intent", n=len(labels), **settings)
 
 
 def knn_predictions(
@@ -85,7 +83,7 @@ def knn_predictions(
     """
     _, indices = nearest(queries, references, max(ks))
     neighbours = np.asarray(labels)[indices]
-    votes: dict[int, np.ndarray] = {}
+    votes = {}
     for k in ks:
         part = neighbours[:, :k]
         counts = sum((part == part[:, [j]]).astype(np.int32) for j in range(k))
@@ -100,19 +98,15 @@ def evaluate_knn(
     *,
     dataset: str,
     ks: Sequence[int] = (1,),
-    max_length: int = 64,
     **encoding: Any,
 ) -> pd.DataFrame:
     """Accuracy of the k nearest neighbours over the full training set (TaDSE; k = 1 in its tables)."""
-    train_texts, train_labels = texts_and_labels(train)
-    test_texts, test_labels = texts_and_labels(test)
-    _, (train_ids, test_ids) = label_ids(train_labels, test_labels)
-    references = encode(encoder, train_texts, max_length=max_length, **encoding)
-    queries = encode(encoder, test_texts, max_length=max_length, **encoding)
-    common = {"task": "intent", "dataset": dataset, "protocol": "paper", "n": len(test_ids), "method": "kNN"}
-    rows: list[dict[str, Any]] = []
-    for k, predictions in knn_predictions(queries, references, train_ids, ks).items():
-        rows += tidy_rows({"Accuracy": accuracy(predictions, test_ids)}, k=k, **common)
+    known, asked = labelled(train, test)
+    references = encode(encoder, known.texts, **{"max_length": 64} | encoding)
+    queries = encode(encoder, asked.texts, **{"max_length": 64} | encoding)
+    rows = []
+    for k, predictions in knn_predictions(queries, references, known.ids, ks).items():
+        rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, protocol="paper", method="kNN", k=k)
     return tidy_frame(rows)
 
 
@@ -127,17 +121,14 @@ def finetune_intents(
     recipe: FineTuning = INTENTS,
 ) -> pd.DataFrame:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
-    train_texts, train_labels = texts_and_labels(train)
-    test_texts, test_labels = texts_and_labels(test)
-    _, (train_ids, test_ids) = label_ids(train_labels, test_labels)
-    tokens = encoder.tokenize(train_texts, max_length=recipe.max_length, truncate="right")
-    test_tokens = encoder.tokenize(test_texts, max_length=recipe.max_length, truncate="right")
-    common = {"task": "intent", "dataset": dataset, "n": len(test_ids)}
-    rows: list[dict[str, Any]] = []
-    for (k, seed), split in few_shot_splits(train_labels, shots, seeds).items():
-        parts = [([tokens[row] for row in part], train_ids[part]) for part in (split.train, split.validation)]
+    known, asked = labelled(train, test)
+    tokens = encoder.tokenize(known.texts, max_length=recipe.max_length, truncate="right")
+    test_tokens = encoder.tokenize(asked.texts, max_length=recipe.max_length, truncate="right")
+    rows = []
+    for (k, seed), split in few_shot_splits(known.labels, shots, seeds).items():
+        parts = [([tokens[row] for row in part], known.ids[part]) for part in (split.train, split.validation)]
         model = fit_classifier(encoder, *parts, lambda logits, ids: accuracy(logits.argmax(1), ids), recipe)
-        value = accuracy(in_batches(model, test_tokens).argmax(1), test_ids)
-        settings = {"protocol": "code", "shots": k, "method": "fine-tuning"}
-        rows += tidy_rows({"Accuracy": value}, seed=seed, **common, **settings)
+        predictions = in_batches(model, test_tokens).argmax(1)
+        settings = {"protocol": "code", "seed": seed, "shots": k, "method": "fine-tuning"}
+        rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, **settings)
     return tidy_frame(rows)

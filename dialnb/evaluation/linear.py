@@ -60,7 +60,8 @@ def fit_linear(
     (vectors, targets), (held_out, held_out_targets) = train, validation
     if not len(vectors) or not len(held_out):
         raise DataError(f"a linear probe needs training and validation vectors, got {len(vectors)} and {len(held_out)}")
-    vectors, held_out = np.asarray(vectors, np.float64), np.asarray(held_out, np.float64)
+    vectors = np.asarray(vectors, np.float64)
+    held_out = np.asarray(held_out, np.float64)
     mean, to_white = whitening(vectors)
     several = targets.ndim == 2
     classes = targets.shape[1] if several else 1 + int(max(targets.max(), held_out_targets.max()))

@@ -31,12 +31,12 @@ def tidy_rows(
     **settings: Any,
 ) -> list[dict[str, Any]]:
     """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric."""
-    counts = n if isinstance(n, Mapping) else dict.fromkeys(values, n)
-    first = {"task": task, "dataset": dataset}
-    return [
-        first | {"metric": m, "protocol": protocol, "seed": seed, "value": float(v), "n": int(counts[m])} | settings
-        for m, v in values.items()
-    ]
+    rows = []
+    for metric, value in values.items():
+        count = n[metric] if isinstance(n, Mapping) else n
+        row = {"task": task, "dataset": dataset, "metric": metric, "protocol": protocol, "seed": seed}
+        rows.append(row | {"value": float(value), "n": int(count)} | settings)
+    return rows
 
 
 def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -57,17 +57,34 @@ def group_values(score: Callable[[np.ndarray], Mapping[str, float]], groups: np.
     >>> group_values(lambda rows: {"Accuracy": 100 * hit[rows].mean()}, np.array([0, 0, 1, 1]))
     {0: {'Accuracy': 100.0}, 1: {'Accuracy': 50.0}}
     """
-    names, whole = np.unique(groups), score(np.arange(len(groups)))
+    names = np.unique(groups).tolist()
+    whole = score(np.arange(len(groups)))
     if len(names) == 1:
-        return {int(names[0]): {metric: float(value) for metric, value in whole.items()}}
+        return {names[0]: {metric: float(value) for metric, value in whole.items()}}
     without = [score(np.flatnonzero(groups != name)) for name in names]
-    moved = {m: (len(names) - 1) * (np.mean(v := [part[m] for part in without]) - np.array(v)) for m in whole}
-    return {int(g): {m: float(whole[m] + moved[m][i]) for m in whole} for i, g in enumerate(names)}
+    values: dict[int, dict[str, float]] = {name: {} for name in names}
+    for metric, value in whole.items():
+        left = np.array([scores[metric] for scores in without])
+        moved = (len(names) - 1) * (left.mean() - left)
+        for name, change in zip(names, moved):
+            values[name][metric] = float(value + change)
+    return values
+
+
+def group_rows(
+    score: Callable[[np.ndarray], Mapping[str, float]], groups: np.ndarray, **settings: Any
+) -> list[dict[str, Any]]:
+    """The :func:`group_values` as tidy rows, the groups numbered by ``seed``."""
+    rows = []
+    for group, values in group_values(score, groups).items():
+        rows += tidy_rows(values, seed=group, **settings)
+    return rows
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of equal entries, in percent."""
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    predictions = np.asarray(predictions)
+    labels = np.asarray(labels)
     if predictions.shape != labels.shape or not labels.size:
         raise DataError(
             f"accuracy needs as many predictions as labels, and at least one: {predictions.shape}, {labels.shape}"
@@ -81,10 +98,12 @@ def f1_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     ``Macro-F1`` averages over all columns with undefined classes counted as 0, which is how the papers obtain it (its
     ceiling is then present / all columns); ``Macro-F1 present`` averages over the classes that occur in ``labels``.
     """
-    labels, predictions = np.asarray(labels, bool), np.asarray(predictions, bool)
+    labels = np.asarray(labels, bool)
+    predictions = np.asarray(predictions, bool)
     if labels.shape != predictions.shape or labels.ndim != 2 or not labels.size:
         raise DataError(f"F1 needs two equal non-empty 0/1 matrices, got shapes {labels.shape} and {predictions.shape}")
-    hits, total = 2 * (labels & predictions).sum(0), labels.sum(0) + predictions.sum(0)
+    hits = 2 * (labels & predictions).sum(0)
+    total = labels.sum(0) + predictions.sum(0)
     per_class = np.divide(hits, total, out=np.zeros(len(hits)), where=total > 0)
     present = labels.any(0)
     return {
@@ -96,7 +115,8 @@ def f1_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
 
 def ranked_labels(scores: np.ndarray, labels: np.ndarray, ties: Ties = "against") -> np.ndarray:
     """Labels [n, candidates] reordered by falling score. Equal scores: negatives first, or ``"file"`` order."""
-    scores, labels = np.asarray(scores), np.asarray(labels)
+    scores = np.asarray(scores)
+    labels = np.asarray(labels)
     if scores.shape != labels.shape or scores.ndim != 2:
         raise DataError(f"ranking needs scores and labels of one shape [n, candidates]: {scores.shape}, {labels.shape}")
     if np.isnan(scores).any():
@@ -134,8 +154,10 @@ def ranking_metrics(
     kept = positives > 0
     if not kept.any():
         raise DataError(f"none of the {len(ranked)} candidate lists has a positive: there is nothing to rank")
-    ranked, total = ranked[kept], positives[kept]
-    found, width = ranked.cumsum(1), ranked.shape[1]
+    ranked = ranked[kept]
+    total = positives[kept]
+    found = ranked.cumsum(1)
+    width = ranked.shape[1]
     values = {f"R{width}@{k}": float((found[:, min(k, width) - 1] / total).mean()) for k in ks}
     values["MRR"] = float((1 / (ranked.argmax(1) + 1)).mean())
     values["MAP"] = float(((found / np.arange(1, width + 1) * ranked).sum(1) / total).mean())
@@ -146,9 +168,8 @@ def ranking_metrics(
 def pad_lists(flat: np.ndarray, sizes: Sequence[int], fill: float) -> np.ndarray:
     """Consecutive runs of ``flat`` as rows of one matrix, filled up on the right (scores: -inf, labels: 0)."""
     sizes = np.asarray(sizes, np.int64)
-    padded = np.full(
-        (len(sizes), int(sizes.max(initial=0))), fill, dtype=np.result_type(np.asarray(flat).dtype, type(fill))
-    )
+    shape = len(sizes), int(sizes.max(initial=0))
+    padded = np.full(shape, fill, np.result_type(np.asarray(flat).dtype, type(fill)))
     padded[np.arange(padded.shape[1]) < sizes[:, None]] = flat
     return padded
 

@@ -22,7 +22,8 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
 
     Utterances need the splits train and test, judged dialogues dev as well; everything else is a test as a whole.
     """
-    once, name = EncodeOnce(encoder), records.name
+    once = EncodeOnce(encoder)
+    name = records.name
     match records.table.kind:
         case "IntentUtterance":
             parts = _parts(records, ("train", "test"))

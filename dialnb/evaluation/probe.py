@@ -21,16 +21,12 @@ def entailment_wins(vectors: np.ndarray, triples: np.ndarray) -> np.ndarray:
 
 
 def evaluate_nli_probe(
-    encoder: SupportsEncode,
-    triples: Sequence[tuple[str, str, str]],
-    *,
-    dataset: str = "NLI",
-    max_length: int = 50,
-    **encoding: Any,
+    encoder: SupportsEncode, triples: Sequence[tuple[str, str, str]], *, dataset: str = "NLI", **encoding: Any
 ) -> pd.DataFrame:
     """Accuracy in percent over (anchor, entailment, contradiction) texts; chance is 50, a tie is a loss."""
     if not len(triples):
         raise DataError("the NLI probe needs at least one (anchor, entailment, contradiction) triple")
-    vectors, rows = encode_unique(encoder, [t for triple in triples for t in triple], max_length=max_length, **encoding)
+    texts = [text for triple in triples for text in triple]
+    vectors, rows = encode_unique(encoder, texts, **{"max_length": 50} | encoding)
     values = {"Accuracy": 100 * float(entailment_wins(vectors, rows.reshape(-1, 3)).mean())}
     return tidy_frame(tidy_rows(values, task="NLI probe", dataset=dataset, protocol="paper", n=len(triples)))

@@ -76,7 +76,21 @@ def _umap(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -
     graph = fuzzy_simplicial_set(points, size, random, "euclidean", **known)[0]
     a, b = find_ab_params(spread=1.0, min_dist=0.1)
     return simplicial_set_embedding(
-        points, graph, n_components=2, initial_alpha=1.0, a=a, b=b, gamma=1.0, negative_sample_rate=5, n_epochs=500,
-        init=start, random_state=random, metric="euclidean", metric_kwds={}, densmap=False, densmap_kwds={},
-        output_dens=False, parallel=False,
-    )[0]  # fmt: skip
+        points,
+        graph,
+        n_components=2,
+        initial_alpha=1.0,
+        a=a,
+        b=b,
+        gamma=1.0,
+        negative_sample_rate=5,
+        n_epochs=500,
+        init=start,
+        random_state=random,
+        metric="euclidean",
+        metric_kwds={},
+        densmap=False,
+        densmap_kwds={},
+        output_dens=False,
+        parallel=False,
+    )[0]

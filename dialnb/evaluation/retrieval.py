@@ -26,7 +26,8 @@ def chance(relevant: int, pool: int) -> tuple[float, float]:
         raise DataError(f"a pool of {pool} cannot hold {relevant} relevant sentences; expected between 1 and {pool}")
     harmonic = float((1 / np.arange(1, pool + 1)).sum())
     precision = (harmonic + (relevant - 1) / max(1, pool - 1) * (pool - harmonic)) / pool
-    reciprocal, later = 0.0, 1.0
+    reciprocal = 0.0
+    later = 1.0
     for rank in range(1, pool - relevant + 2):
         hit = relevant / (pool - rank + 1)
         reciprocal += later * hit / rank
@@ -57,7 +58,8 @@ def evaluate_retrieval(
         raise DataError(
             f"{dataset} has no sentence {error} in this split, but a query lists it as a candidate"
         ) from None
-    texts, settings = [query.text for query in queries], {"max_length": max_length, **encoding}
+    texts = [query.text for query in queries]
+    settings = {"max_length": max_length, **encoding}
     vectors, rows = encode_unique(encoder, texts, **settings)
     own = getattr(encoder, "asking", None)
     vectors, asking = (vectors, encode_unique(encoder, texts, own, **settings)[0]) if own else [normalise(vectors)] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,18 @@ class FewShotSplit:
 
     train: np.ndarray
     validation: np.ndarray
+
+
+def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
+    """At most ``limit`` items in their order, drawn once by ``seed``; all of them for None.
+
+    >>> thin("abcdef", 3), thin("abc", None)
+    (['b', 'e', 'f'], ['a', 'b', 'c'])
+    """
+    if limit is None or limit >= len(items):
+        return list(items)
+    kept = np.random.default_rng(seed).choice(len(items), limit, replace=False)
+    return [items[row] for row in np.sort(kept).tolist()]
 
 
 def item_groups(keys: Sequence[Hashable], count: int = 10, seed: int = 24) -> np.ndarray:
@@ -35,9 +47,26 @@ def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShot
     """DSE's sampler: per label, in order of first appearance, draw ``min(2 * shots, available)`` rows.
 
     The first half (rounded up) of a label's draw is for training and the rest for validation; the stream is that of
-    Python's ``random`` after ``random.seed(seed)``.
+    Python's ``random`` after ``random.seed(seed)``. Examples may carry several labels, as a tuple: what was taken for
+    an earlier one is skipped, which is not made up for, so that such splits have fewer than ``shots`` of each.
     """
-    return few_shot_multilabel_split([(label,) for label in labels], shots, seed)
+    if shots < 1:
+        raise DataError(f"a few-shot split needs at least one shot, got {shots}")
+    generator = random.Random(seed)
+    rows_of = {}
+    for row, carried in enumerate(labels):
+        for label in carried if isinstance(carried, tuple) else [carried]:
+            rows_of.setdefault(label, []).append(row)
+    taken: set[int] = set()
+    train = []
+    validation = []
+    for rows in rows_of.values():
+        drawn = generator.sample(rows, min(2 * shots, len(rows)))
+        half = (len(drawn) + 1) // 2
+        train += [row for row in drawn[:half] if row not in taken]
+        validation += [row for row in drawn[half:] if row not in taken]
+        taken.update(drawn)
+    return FewShotSplit(np.array(train, np.int64), np.array(validation, np.int64))
 
 
 def few_shot_splits(
@@ -48,30 +77,6 @@ def few_shot_splits(
     return {(k, seed): few_shot_split(labels, k, seed) for k in shots for seed in seeds}
 
 
-def few_shot_multilabel_split(label_sets: Sequence[Collection[Hashable]], shots: int, seed: int) -> FewShotSplit:
-    """The same per act, over the examples that carry it; an example taken for an earlier act is skipped.
-
-    Skipping is not made up for, so multi-label splits have fewer than ``shots`` × acts examples.
-    """
-    if shots < 1:
-        raise DataError(f"a few-shot split needs at least one shot, got {shots}")
-    generator = random.Random(seed)
-    rows_of: dict[Hashable, list[int]] = {}
-    for row, labels in enumerate(label_sets):
-        for label in labels:
-            rows_of.setdefault(label, []).append(row)
-    taken: set[int] = set()
-    train: list[int] = []
-    validation: list[int] = []
-    for rows in rows_of.values():
-        drawn = generator.sample(rows, min(2 * shots, len(rows)))
-        half = (len(drawn) + 1) // 2
-        train += [row for row in drawn[:half] if row not in taken]
-        validation += [row for row in drawn[half:] if row not in taken]
-        taken.update(drawn)
-    return FewShotSplit(np.array(train, np.int64), np.array(validation, np.int64))
-
-
 def response_blocks(n: int, size: int = 100, seed: int | None = 0) -> np.ndarray:
     """Rows of n pairs in blocks [blocks, size], shuffled by seed (``None``: file order); the remainder is dropped."""
     if n < size:
@@ -80,14 +85,9 @@ def response_blocks(n: int, size: int = 100, seed: int | None = 0) -> np.ndarray
     return order[: n - n % size].reshape(-1, size)
 
 
-def response_split(
-    n: int, shots: int, seed: int, validation: int = 100, held_out: Collection[int] = ()
-) -> FewShotSplit:
-    """``shots`` training and ``validation`` pairs of n, disjoint from each other and from the held-out test rows."""
-    free = np.setdiff1d(np.arange(n), np.fromiter(held_out, np.int64, len(held_out)))
-    if len(free) < shots + validation:
-        raise DataError(
-            f"{shots} + {validation} pairs were asked for, but only {len(free)} of {n} are not in the test set"
-        )
-    drawn = np.random.default_rng(seed).permutation(free)[: shots + validation]
+def response_split(n: int, shots: int, seed: int, validation: int = 100) -> FewShotSplit:
+    """``shots`` training and ``validation`` pairs of n, disjoint from each other."""
+    if n < shots + validation:
+        raise DataError(f"{shots} + {validation} pairs were asked for, but there are only {n}")
+    drawn = np.random.default_rng(seed).permutation(n)[: shots + validation]
     return FewShotSplit(drawn[:shots], drawn[shots:])

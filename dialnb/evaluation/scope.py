@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.evaluation.intent import Examples, Form, class_prototypes
+from dialnb.evaluation.intent import class_prototypes
 from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, normalise, texts_and_labels
+from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, normalise
 
 OUT = -1
 """The class number of out-of-scope samples."""
@@ -36,7 +36,8 @@ def thresholds(best: np.ndarray) -> dict[str, float]:
     """The two thresholds of the paper from best similarities: their mean, and one standard deviation below it."""
     if not len(best):
         raise DataError("a threshold needs at least one sample to take its statistics from")
-    mean, spread = float(np.mean(best, dtype=np.float64)), float(np.std(best, dtype=np.float64))
+    mean = float(np.mean(best, dtype=np.float64))
+    spread = float(np.std(best, dtype=np.float64))
     return {"mean": mean, "mean-std": mean - spread}
 
 
@@ -69,8 +70,6 @@ def evaluate_scope(
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     protocols: Iterable[Protocol] = PROTOCOLS,
-    form: Form = "code",
-    max_length: int = 64,
     **encoding: Any,
 ) -> pd.DataFrame:
     """All metrics for every protocol, threshold, number of shots and seed, with one encoding pass over the texts."""
@@ -78,52 +77,45 @@ def evaluate_scope(
     for protocol in protocols:
         if protocol not in PROTOCOLS:
             raise UnknownName("protocol of out-of-scope detection", protocol, PROTOCOLS)
-    train_texts, train_labels = texts_and_labels(train)
-    test_texts, test_labels = texts_and_labels(test)
-    if "code" in protocols and out_label not in train_labels:
+    known, asked = labelled(train, test)
+    if "code" in protocols and out_label not in known.labels:
         raise DataError(
             f"the 'code' protocol needs out-of-scope training examples, but no training label is {out_label!r}; "
             "load the variant that has them or leave this protocol out"
         )
-    names, (train_ids, test_ids) = label_ids(train_labels, test_labels)
-    if out_label in names:
-        train_ids, test_ids = (np.where(ids == names.index(out_label), OUT, ids) for ids in (train_ids, test_ids))
-    splits = few_shot_splits(train_labels, shots, seeds)
+    train_ids = np.where(np.array(known.labels) == out_label, OUT, known.ids)
+    test_ids = np.where(np.array(asked.labels) == out_label, OUT, asked.ids)
+    splits = few_shot_splits(known.labels, shots, seeds)
     used = np.unique(np.concatenate([part for s in splits.values() for part in (s.train, s.validation)]))
-    support = normalise(encode(encoder, [train_texts[row] for row in used], max_length=max_length, **encoding))
-    queries = normalise(encode(encoder, test_texts, max_length=max_length, **encoding))
+    support = normalise(encode(encoder, [known.texts[row] for row in used], **{"max_length": 64} | encoding))
+    queries = normalise(encode(encoder, asked.texts, **{"max_length": 64} | encoding))
+    every = len(test_ids)
     out = int((test_ids == OUT).sum())
-    n = dict.fromkeys(("Accuracy", "OOS-Accuracy", "Ave"), len(test_ids))
-    n |= {"In-Accuracy": len(test_ids) - out, "OOS-Recall": out}
-    rows: list[dict[str, Any]] = []
+    n = {"Accuracy": every, "In-Accuracy": every - out, "OOS-Accuracy": every, "OOS-Recall": out, "Ave": every}
+    rows = []
     for (k, seed), split in splits.items():
-        ids = train_ids[split.train]
-        classes, means = class_prototypes(support[np.searchsorted(used, split.train)], ids, form)
+        classes, means = class_prototypes(support[np.searchsorted(used, split.train)], train_ids[split.train])
         scores = queries @ means.T
         held_out = split.validation[train_ids[split.validation] != OUT]
         held_out_scores = support[np.searchsorted(used, held_out)] @ means[classes != OUT].T
-        predictions = {
-            (protocol, name): detected
-            for protocol in protocols
-            for name, detected in _detections(protocol, scores, classes, held_out_scores).items()
-        }
-        inside = scores[:, classes != OUT], classes[classes != OUT]
-        predictions["floor", "always-reject"] = detect(*inside, np.inf)
-        predictions["floor", "never-reject"] = detect(*inside, -np.inf)
-        for (protocol, threshold), predicted in predictions.items():
-            common = {"task": "out-of-scope", "dataset": dataset, "protocol": protocol, "seed": seed, "n": n}
-            rows += tidy_rows(scope_metrics(predicted, test_ids), shots=k, threshold=threshold, **common)
+        for protocol in (*protocols, "floor"):
+            for threshold, predicted in _detections(protocol, scores, classes, held_out_scores).items():
+                common = {"task": "out-of-scope", "dataset": dataset, "protocol": protocol, "seed": seed, "n": n}
+                rows += tidy_rows(scope_metrics(predicted, test_ids), shots=k, threshold=threshold, **common)
     return tidy_frame(rows)
 
 
 def _detections(
-    protocol: Protocol, scores: np.ndarray, classes: np.ndarray, held_out_scores: np.ndarray
+    protocol: str, scores: np.ndarray, classes: np.ndarray, held_out_scores: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Predictions under each threshold of one protocol."""
     if protocol == "code":
         scores = normalise(scores)
     else:
-        scores, classes = scores[:, classes != OUT], classes[classes != OUT]
-    reference = held_out_scores if protocol == "clean" else scores
-    best = reference.max(1) if len(reference) else np.empty(0)
-    return {name: detect(scores, classes, threshold) for name, threshold in thresholds(best).items()}
+        scores = scores[:, classes != OUT]
+        classes = classes[classes != OUT]
+    limits = {"always-reject": np.inf, "never-reject": -np.inf}
+    if protocol != "floor":
+        reference = held_out_scores if protocol == "clean" else scores
+        limits = thresholds(reference.max(1) if len(reference) else np.empty(0))
+    return {name: detect(scores, classes, limit) for name, limit in limits.items()}

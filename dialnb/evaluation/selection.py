@@ -7,6 +7,8 @@ beside it as ``ties="file"``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +26,8 @@ from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_
 
 Pairs = Sequence[QuestionAnswer] | Sequence[tuple[str, str]]
 Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
-TIES: tuple[Ties, ...] = ("against", "file")
+PROTOCOLS: dict[Ties, str] = {"against": "paper", "file": "code"}
+TIES = tuple(PROTOCOLS)
 
 
 def block_ranks(
@@ -59,7 +62,6 @@ def evaluate_blocks(
     seeds: Iterable[int] = (0, 1, 2),
     ks: Sequence[int] = (1, 3, 5, 10),
     size: int = 100,
-    max_length: int = 128,
     **encoding: Any,
 ) -> pd.DataFrame:
     """Utterance-level selection (DSE T4): Top-k of each query against the responses of its block.
@@ -71,9 +73,9 @@ def evaluate_blocks(
     if protocol not in orders:
         raise UnknownName("protocol of block selection", protocol, orders)
     sides = list(zip(*_text_pairs(pairs)))
-    queries, responses = (normalise(encode(encoder, side, max_length=max_length, **encoding)) for side in sides)
+    queries, responses = (normalise(encode(encoder, side, **{"max_length": 128} | encoding)) for side in sides)
     _, (texts,) = label_ids(sides[1])
-    rows: list[dict[str, Any]] = []
+    rows = []
     for seed in orders[protocol]:
         ranks = block_ranks(queries, responses, response_blocks(len(pairs), size, seed), texts)
         common = {"task": "response selection", "dataset": dataset, "protocol": protocol, "seed": seed or 0}
@@ -101,54 +103,64 @@ def evaluate_candidates(
     """
     if protocol not in ("paper", "code"):
         raise UnknownName("protocol of candidate selection", protocol, ("paper", "code"))
-    listed: list[tuple[str, ...]] = []
-    labels: list[tuple[int, ...]] = []
+    asked = []
     for group in groups:
         if sum(group.labels) != 1:
             raise DataError(f"dialogue {group.id} has {sum(group.labels)} true responses, expected exactly one")
         if protocol == "code":
-            listed.append((group.candidates[group.labels.index(1)], *group.candidates))
-            labels.append((1, *(0 for _ in group.candidates)))
-        else:
-            listed.append(group.candidates)
-            labels.append(group.labels)
-    sizes = [len(candidates) for candidates in listed]
-    contexts = [" ".join(" ".join(group.context).split()) for group in groups]
-    flat = [text for candidates in listed for text in candidates]
-    queried = {"max_length": max_length, "truncate": truncate, **encoding}
-    scores = listed_scores(encoder, contexts, flat, sizes, queried, {"max_length": response_length, **encoding})
-    scores = pad_lists(scores, sizes, -np.inf)
-    flags = pad_lists(np.concatenate(labels), sizes, 0)
-    settings = {"candidates": max(sizes), "truncate": truncate}
+            listed = (group.candidates[group.labels.index(1)], *group.candidates)
+            group = replace(group, candidates=listed, labels=(1, *(0 for _ in group.candidates)))
+        asked.append(group)
+    score = cosine_scorer(encoder, max_length, response_length, truncate, **encoding)
+    scores, labels = as_matrices(score(asked), [group.labels for group in asked])
+    settings = {"candidates": scores.shape[1], "truncate": truncate}
     common = {"task": "response selection", "dataset": dataset, "protocol": protocol, "n": len(groups), **settings}
-    rows: list[dict[str, Any]] = []
+    rows = []
     for ties in TIES:
-        rows += tidy_rows(top_k(ranked_labels(scores, flags, ties).argmax(1) + 1, ks), ties=ties, **common)
+        rows += tidy_rows(top_k(ranked_labels(scores, labels, ties).argmax(1) + 1, ks), ties=ties, **common)
     return tidy_frame(rows)
 
 
-def cosine_scorer(encoder: SupportsEncode, max_length: int = 128, **encoding: Any) -> Scorer:
+def cosine_scorer(
+    encoder: SupportsEncode,
+    max_length: int = 128,
+    response_length: int | None = None,
+    truncate: Literal["right", "left"] = "left",
+    **encoding: Any,
+) -> Scorer:
     """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
 
     def score(groups: Sequence[SelectionGroup]) -> list[list[float]]:
         contexts = [" ".join(" ".join(group.context).split()) for group in groups]
         sizes = [len(group.candidates) for group in groups]
-        flat = [text for group in groups for text in group.candidates]
-        settings = {"max_length": max_length, **encoding}
-        scores = listed_scores(encoder, contexts, flat, sizes, settings | {"truncate": "left"}, settings)
+        listed = [text for group in groups for text in group.candidates]
+        queried = {"max_length": max_length, "truncate": truncate, **encoding}
+        settings = {"max_length": response_length or max_length, **encoding}
+        scores = listed_scores(encoder, contexts, listed, sizes, queried, settings)
         return [part.tolist() for part in np.split(scores, np.cumsum(sizes)[:-1])]
 
     return score
+
+
+def as_matrices(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and labels of candidate lists as matrices [n, candidates], shorter lists filled up."""
+    sizes = [len(row) for row in labels]
+    if [len(row) for row in scores] != sizes:
+        raise DataError("every candidate needs one score and one label: the lists differ in length")
+    flat = np.concatenate([np.asarray(row, np.float64) for row in scores])
+    flags = np.concatenate([np.asarray(row, np.int64) for row in labels])
+    return pad_lists(flat, sizes, -np.inf), pad_lists(flags, sizes, 0)
 
 
 class ScoreOnce:
     """A scorer that remembers: a candidate that was scored before after the same context is not scored again."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer, self.known = scorer, {}
+        self.scorer = scorer
+        self.known = {}
 
     def __call__(self, groups: Sequence[SelectionGroup]) -> list[list[float]]:
-        new: dict[tuple[str, ...], dict[str, None]] = {}
+        new = {}
         for group in groups:
             unknown = [text for text in group.candidates if (group.context, text) not in self.known]
             if unknown:
@@ -165,31 +177,24 @@ def selection_rows(
     *,
     dataset: str,
     ks: Sequence[int] = (1, 2, 5),
-    seed: int = 0,
 ) -> pd.DataFrame:
     """R_n@k, MRR, MAP and P@1 (fractions) of labelled candidate lists under both ways of breaking ties.
 
     Columns ``without_positive`` (left out) and ``all_positive`` (kept) count the degenerate lists.
     """
-    sizes = [len(row) for row in labels]
-    if [len(row) for row in scores] != sizes:
-        raise DataError("every candidate needs one score and one label: the lists differ in length")
-    matrix = pad_lists(np.concatenate([np.asarray(row, np.float64) for row in scores]), sizes, -np.inf)
-    flags = pad_lists(np.concatenate([np.asarray(row, np.int64) for row in labels]), sizes, 0)
-    rows: list[dict[str, Any]] = []
+    matrix, flags = as_matrices(scores, labels)
+    rows = []
     for ties in TIES:
         result = ranking_metrics(matrix, flags, ks, ties)
         counts = {"without_positive": result.without_positive, "all_positive": result.all_positive}
-        common = {"dataset": dataset, "protocol": "paper" if ties == "against" else "code", "seed": seed}
-        rows += tidy_rows(result.values, task="response selection", n=result.n, ties=ties, **common, **counts)
+        common = {"task": "response selection", "dataset": dataset, "protocol": PROTOCOLS[ties]}
+        rows += tidy_rows(result.values, n=result.n, ties=ties, **common, **counts)
     return tidy_frame(rows)
 
 
-def evaluate_selection(
-    scorer: Scorer, groups: Sequence[SelectionGroup], *, dataset: str, ks: Sequence[int] = (1, 2, 5), seed: int = 0
-) -> pd.DataFrame:
+def evaluate_selection(scorer: Scorer, groups: Sequence[SelectionGroup], *, dataset: str) -> pd.DataFrame:
     """:func:`selection_rows` for a model that scores whole groups (a cross-encoder's ``score``)."""
-    return selection_rows(scorer(groups), [group.labels for group in groups], dataset=dataset, ks=ks, seed=seed)
+    return selection_rows(scorer(groups), [group.labels for group in groups], dataset=dataset)
 
 
 def response_loss(queries: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
@@ -216,25 +221,31 @@ def finetune_responses(
     The selection metric is the sum of Top-1, 3, 5 and 10 on the validation block.
     """
 
-    def tokenised(pairs: Pairs) -> tuple[list, list, np.ndarray]:
-        queries, responses = zip(*_text_pairs(pairs))
-        ids = (encoder.tokenize(list(side), max_length=recipe.max_length) for side in (queries, responses))
-        return *(list(side) for side in ids), label_ids(responses)[1][0]
+    pools = []
+    for pairs in (train, test):
+        sides = [list(side) for side in zip(*_text_pairs(pairs))]
+        tokens = [encoder.tokenize(side, max_length=recipe.max_length) for side in sides]
+        pools.append((*tokens, label_ids(sides[1])[1][0]))
+    pool, held_out = pools
 
-    def scores(model: Any, pool: tuple[list, list, np.ndarray], blocks: np.ndarray, ks: Sequence[int]) -> dict:
+    def embed(model: Any, side: Sequence, rows: np.ndarray) -> torch.Tensor:
+        return model.embed([side[row] for row in rows])
+
+    def scores(model: Any, pool: tuple, blocks: np.ndarray, ks: Sequence[int]) -> dict[str, float]:
         rows = blocks.ravel()
+        local = np.arange(blocks.size).reshape(blocks.shape)
         queries, responses = (in_batches(model.embed, [side[row] for row in rows]) for side in pool[:2])
-        local = np.arange(len(rows)).reshape(blocks.shape)
         return top_k(block_ranks(queries, responses, local, pool[2][rows]), ks)
 
-    pool, held_out, seeds = tokenised(train), tokenised(test), list(seeds)
+    seeds = list(seeds)
     blocks = response_blocks(len(test), size, seed=0)
-    rows: list[dict[str, Any]] = []
-    for k, seed in ((k, seed) for k in shots for seed in seeds):
-        split, model = response_split(len(train), k, seed, validation=size), encoder.clone()
+    rows = []
+    for k, seed in product(shots, seeds):
+        split = response_split(len(train), k, seed, validation=size)
+        model = encoder.clone()
 
         def loss(batch: np.ndarray, split=split, model=model) -> torch.Tensor:
-            return response_loss(*(model.embed([side[row] for row in split.train[batch]]) for side in pool[:2]))
+            return response_loss(*(embed(model, side, split.train[batch]) for side in pool[:2]))
 
         def validate(split=split, model=model) -> float:
             return sum(scores(model, pool, split.validation[None], (1, 3, 5, 10)).values())

@@ -21,7 +21,8 @@ def spearman(gold: Sequence[float], model: Sequence[float]) -> float:
     >>> round(spearman([1, 2, 3, 4, 5], [0.1, 0.4, 0.3, 0.7, 0.6]), 6)
     80.0
     """
-    gold, model = np.asarray(gold, np.float64), np.asarray(model, np.float64)
+    gold = np.asarray(gold, np.float64)
+    model = np.asarray(model, np.float64)
     if gold.shape != model.shape or gold.ndim != 1 or len(gold) < 2:
         raise DataError(f"Spearman needs two equally long lists of at least two scores: {gold.shape}, {model.shape}")
     if np.isnan(gold).any() or np.isnan(model).any():

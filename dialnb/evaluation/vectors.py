@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
@@ -26,7 +25,8 @@ class EncodeOnce:
     """An encoder that remembers: a text that was encoded before with the same settings is not encoded again."""
 
     def __init__(self, encoder: SupportsEncode) -> None:
-        self.encoder, self.known = encoder, {}
+        self.encoder = encoder
+        self.known = {}
         if hasattr(encoder, "asking"):
             self.asking = encoder.asking
 
@@ -87,7 +87,8 @@ def pair_scores(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns
     step = max(1, BLOCK_ELEMENTS // max(1, 2 * first.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        left, right = first[rows[part]], second[columns[part]]
+        left = first[rows[part]]
+        right = second[columns[part]]
         if sparse.issparse(left):
             scores[part] = np.asarray(left.multiply(right).sum(1)).ravel()
         else:
@@ -98,46 +99,27 @@ def pair_scores(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns
 def nearest(queries: np.ndarray, references: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Exact k nearest references by cosine: similarities and indices [n, k], most similar first.
 
-    Equal similarities come in order of the reference index. Per query only the chunks of references whose best score
-    is among the k best of all chunks are looked into: nothing outside them can be among the k nearest.
+    Equal similarities come in order of the reference index.
     """
     count = references.shape[0]
     if not 1 <= k <= count:
         raise DataError(f"asked for {k} neighbours among {count} references; k must be between 1 and that")
-    if sparse.issparse(references):
-        return _nearest_sparse(normalise(queries), normalise(references), k)
-    width = 256 if 256 * k <= count else 1
-    chunks = -(-count // width)
-    left, right = torch.from_numpy(normalise(queries)), torch.from_numpy(normalise(references))
-    right = torch.nn.functional.pad(right, (0, 0, 0, chunks * width - count)).to(left.dtype).T
-    similarities, indices = np.empty((len(left), k), np.float64), np.empty((len(left), k), np.int64)
-    step = max(1, BLOCK_ELEMENTS // (chunks * width))
-    buffer = torch.empty(min(step, len(left)), chunks * width, dtype=left.dtype)
-    for start in range(0, len(left), step):
-        rows = left[start : start + step]
-        scores = torch.matmul(rows, right, out=buffer[: len(rows)])
-        scores[:, count:] = -torch.inf
-        tops = scores.view(len(rows), chunks, width).amax(2)
-        bound = tops.amax(1) if k == 1 else tops.topk(k, 1).values[:, -1]
-        row, chunk = (tops >= bound[:, None]).nonzero(as_tuple=True)
-        inside = scores.view(len(rows), chunks, width)[row, chunk]
-        place, offset = (inside >= bound[row, None]).nonzero(as_tuple=True)
-        score, index = inside[place, offset].numpy(), (chunk[place] * width + offset).numpy()
-        row = row[place].numpy()
-        order = np.lexsort((index, -score, row))
-        best = order[np.searchsorted(row, np.arange(len(rows)))[:, None] + np.arange(k)]
-        similarities[start : start + step], indices[start : start + step] = score[best], index[best]
-    return similarities, indices
-
-
-def _nearest_sparse(queries: sparse.csr_matrix, references: sparse.csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """As `nearest`, for sparse vectors of unit length."""
-    parts = []
-    for start in range(0, queries.shape[0], 256):
-        scores = (queries[start : start + 256] @ references.T).toarray()
-        parts.append((scores, np.argsort(-scores, axis=1, kind="stable")[:, :k]))
-    indices = np.concatenate([order for _, order in parts])
-    return np.concatenate([np.take_along_axis(scores, order, 1) for scores, order in parts]), indices
+    queries = normalise(queries)
+    others = normalise(references).T
+    step = max(1, BLOCK_ELEMENTS // count)
+    similarities = [np.empty((0, k))]
+    indices = [np.empty((0, k), np.int64)]
+    for start in range(0, queries.shape[0], step):
+        scores = queries[start : start + step] @ others
+        scores = scores.toarray() if sparse.issparse(scores) else scores
+        bound = scores.max(1) if k == 1 else np.partition(scores, count - k, axis=1)[:, count - k]
+        row, index = np.nonzero(scores >= bound[:, None])  # the k nearest, and what ties with the last of them
+        order = np.lexsort((index, -scores[row, index], row))
+        first = np.searchsorted(row, np.arange(len(scores)))
+        best = index[order[first[:, None] + np.arange(k)]]
+        indices.append(best)
+        similarities.append(np.take_along_axis(scores, best, 1))
+    return np.concatenate(similarities), np.concatenate(indices)
 
 
 def listed_scores(
@@ -150,22 +132,41 @@ def listed_scores(
 ) -> np.ndarray:
     """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
     vectors of its own for what is asked (``asking``), their dot product."""
-    own = getattr(encoder, "asking", None)
-    unit = normalise if own is None else lambda vectors: vectors
-    queries, query_ids = encode_unique(encoder, asked, own, **query_settings)
+    ask = getattr(encoder, "asking", None)
+    queries, query_ids = encode_unique(encoder, asked, ask, **query_settings)
     responses, response_ids = encode_unique(encoder, listed, **settings)
-    return pair_scores(unit(queries), unit(responses), np.repeat(query_ids, sizes), response_ids)
+    if not ask:
+        queries = normalise(queries)
+        responses = normalise(responses)
+    return pair_scores(queries, responses, np.repeat(query_ids, sizes), response_ids)
 
 
-def texts_and_labels(examples: Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]) -> tuple[list[str], list]:
-    """Texts and labels of labelled utterances, given as records or as a pair of lists."""
-    if isinstance(examples, tuple) and len(examples) == 2 and not isinstance(examples[0], IntentUtterance):
-        texts, labels = list(examples[0]), list(examples[1])
-    else:
-        texts, labels = [e.text for e in examples], [e.intent for e in examples]
-    if len(texts) != len(labels) or not texts:
-        raise DataError(f"expected as many texts as labels, and at least one: found {len(texts)} and {len(labels)}")
-    return texts, labels
+Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
+
+
+class Labelled(NamedTuple):
+    """Texts with their labels, and these as numbers."""
+
+    texts: list[str]
+    labels: list
+    ids: np.ndarray
+
+
+def labelled(*parts: Examples) -> list[Labelled]:
+    """Labelled utterances, each part given as records or as a pair of lists; all share the numbers of labels."""
+    pairs = []
+    for part in parts:
+        if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], IntentUtterance):
+            texts = list(part[0])
+            labels = list(part[1])
+        else:
+            texts = [example.text for example in part]
+            labels = [example.intent for example in part]
+        if len(texts) != len(labels) or not texts:
+            raise DataError(f"expected as many texts as labels, and at least one: found {len(texts)} and {len(labels)}")
+        pairs.append((texts, labels))
+    ids = label_ids(*(labels for _, labels in pairs))[1]
+    return [Labelled(texts, labels, numbers) for (texts, labels), numbers in zip(pairs, ids)]
 
 
 def label_ids(*columns: Sequence) -> tuple[list, list[np.ndarray]]:

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, UnknownName
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.tokens import Numbers, Tokens, joined, offsets_of
 
 TASKS = ("insertion", "deletion", "search")
 PROTOCOLS = ("paper", "code")
 MARKS = {"eot": "[EOT]", "insertion": "[INS]", "deletion": "[DEL]", "search": "[SRCH]"}
 MAX_LENGTH, MAX_UTTERANCE, WINDOW = 512, 128, 5
-NOTHING = np.zeros(0, np.int32)
 UNCUT = 1 << 20  # no utterance is longer: inputs are trimmed as a whole
 
 
@@ -44,13 +44,18 @@ class Manipulation(NamedTuple):
 class Input(NamedTuple):
     """One sequence of the cross-encoder; ``marks`` are the places of its special tokens, ``target`` one of them."""
 
-    ids: np.ndarray
-    types: np.ndarray
-    marks: np.ndarray
+    ids: ndarray
+    types: ndarray
+    marks: ndarray
     target: int
 
 
-def window(utterances: Sequence[int], size: int, rng: np.random.Generator, protocol: str = "paper") -> list[int]:
+def input_tokens(inputs: Sequence[Input]) -> Tokens:
+    """What the encoder reads."""
+    return Tokens.from_lists([one.ids for one in inputs], [one.types for one in inputs])
+
+
+def window(utterances: Sequence[int], size: int, rng: Generator, protocol: str = "paper") -> list[int]:
     """``size`` neighbouring utterances, or all where there are no more. The start is uniform; ``code`` never draws the
     last possible one, so that the end of a longer dialogue (the response) is never inside."""
     spare = len(utterances) - size
@@ -60,19 +65,19 @@ def window(utterances: Sequence[int], size: int, rng: np.random.Generator, proto
     return list(utterances[start : start + size])
 
 
-def insertion(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
+def insertion(utterances: Sequence[int], rng: Generator) -> Manipulation:
     """Take utterance t out; of the marks before, between and after the others the t-th is right."""
     target = int(rng.integers(len(utterances)))
     return Manipulation("insertion", [*utterances[:target], *utterances[target + 1 :]], utterances[target], target)
 
 
-def deletion(utterances: Sequence[int], foreign: int, rng: np.random.Generator) -> Manipulation:
+def deletion(utterances: Sequence[int], foreign: int, rng: Generator) -> Manipulation:
     """Put a foreign utterance before one of the others (never after the last); its mark is right."""
     target = int(rng.integers(len(utterances)))
     return Manipulation("deletion", [*utterances[:target], foreign, *utterances[target:]], None, target)
 
 
-def search(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
+def search(utterances: Sequence[int], rng: Generator) -> Manipulation:
     """Shuffle all but the last; the mark of the one that came right before the last is right."""
     order = rng.permutation(len(utterances) - 1)
     target = int(np.flatnonzero(order == len(order) - 1)[0])
@@ -82,7 +87,7 @@ def search(utterances: Sequence[int], rng: np.random.Generator) -> Manipulation:
 def manipulate(
     utterances: Sequence[int],
     foreign: int,
-    rng: np.random.Generator,
+    rng: Generator,
     tasks: Sequence[str] = TASKS,
     protocol: str = "paper",
     size: int = WINDOW,
@@ -97,16 +102,20 @@ def manipulate(
     >>> [len(m.context) for m in manipulate(range(9), 99, np.random.default_rng(0), protocol="code")]
     [4, 5, 3]
     """
-    made: list[Manipulation] = []
-    current = list(utterances)
-    for task in tasks if len(current) > 1 else ():
-        seen = window(current, size - (protocol == "code" and task == "deletion"), rng, protocol)
-        if task == "deletion":
+    if len(utterances) < 2:
+        return []
+    made = []
+    for task in tasks:
+        room = size - 1 if protocol == "code" and task == "deletion" else size
+        seen = window(utterances, room, rng, protocol)
+        if task == "insertion":
+            made.append(insertion(seen, rng))
+        elif task == "deletion":
             made.append(deletion(seen, foreign, rng))
         else:
-            made.append(insertion(seen, rng) if task == "insertion" else search(seen, rng))
+            made.append(search(seen, rng))
         if protocol == "code":
-            current = seen
+            utterances = seen
     return made
 
 
@@ -119,9 +128,9 @@ def trim(first: int, second: int, room: int) -> tuple[int, int]:
     """
     excess = max(0, first + second - room)
     lead = min(excess, abs(first - second))
-    rest = excess - lead
-    cut = (lead, 0) if first > second else (0, lead)
-    return cut[0] + rest // 2, cut[1] + rest - rest // 2
+    half = (excess - lead) // 2
+    from_first = half + lead if first > second else half
+    return from_first, excess - from_first
 
 
 @dataclass(frozen=True)
@@ -148,32 +157,38 @@ class Layout:
         segments = getattr(encoder.transformer.config, "type_vocab_size", 1)
         return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, eot, ids, longest, min(segments - 1, 1))
 
-    def selection(self, context: Sequence[np.ndarray], response: np.ndarray) -> Input:
+    def selection(self, context: Sequence[ndarray], response: ndarray) -> Input:
         """Response selection: every utterance, and the response, closed by [EOT]; read at [CLS]."""
-        return self._join([part for piece in context for part in (piece, [self.eot])], [response, [self.eot]])
+        first = []
+        for piece in context:
+            first += [piece, [self.eot]]
+        return self.join(first, [response, [self.eot]])
 
-    def manipulation(self, made: Manipulation, pieces: Sequence[np.ndarray]) -> Input | None:
+    def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input | None:
         """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part).
 
         Where trimming cut marks away, the target is counted among those that are left; None if it is gone.
         """
-        mark, cut = self.marks[made.task], [piece[:MAX_UTTERANCE] for piece in pieces]
+        mark, first, second = [self.marks[made.task]], [], []
+        cut = [piece[:MAX_UTTERANCE] for piece in pieces]
         context = cut[: len(made.context)]
-        second = [] if made.second is None else [cut[-1], [self.eot]]
-        first = [part for piece in context for part in ([mark], piece, [self.eot])]
-        marks = np.cumsum([0, *(len(piece) + 2 for piece in context)])
+        for piece in context:
+            first += [mark, piece, [self.eot]]
+        marks = offsets_of([len(piece) + 2 for piece in context])
         if made.task == "insertion":
-            first.append([mark])
+            first.append(mark)
         else:
             marks = marks[:-1]
-        return self._join(first, second, marks, made.target)
+        if made.second is not None:
+            second = [cut[-1], [self.eot]]
+        return self.join(first, second, marks, made.target)
 
-    def _join(self, first: list, second: list, marks: np.ndarray | None = None, target: int = 0) -> Input | None:
+    def join(self, first: list, second: list, marks: ndarray | None = None, target: int = 0) -> Input | None:
         """``[CLS] first [SEP] second [SEP]`` (no second part: one [SEP]), trimmed; ``marks``: places in ``first``."""
-        start, end = (_flat(part) for part in (first, second))
+        start, end = joined(first), joined(second)
         lost, shortened = trim(len(start), len(end), self.max_length - (3 if second else 2))
         tail = [end[: len(end) - shortened], [self.sep]] if second else []
-        ids = _flat([[self.cls], start[lost:], [self.sep], *tail])
+        ids = joined([[self.cls], start[lost:], [self.sep], *tail])
         types = np.zeros(len(ids), np.int8)
         types[len(start) - lost + 2 :] = self.second_segment
         if marks is None:
@@ -182,16 +197,11 @@ class Layout:
         return Input(ids, types, marks[gone:] - lost + 1, target - gone) if target >= gone else None
 
 
-def _flat(parts: list) -> np.ndarray:
-    return np.concatenate([NOTHING, *parts], dtype=np.int32, casting="unsafe")
-
-
-def bare_pieces(encoder, texts: Sequence[str], cache=None) -> list[np.ndarray]:
+def bare_pieces(encoder, texts: Sequence[str], cache=None) -> list[ndarray]:
     """Token ids of every text, uncut and without special tokens (from the folder ``cache`` when they were before)."""
     words = encoder.wordpieces
-    tokens = words(texts, UNCUT) if cache is None else words.cached(texts, UNCUT, "right", cache)
-    starts, ends = tokens.offsets[:-1] + len(words.prefix), tokens.offsets[1:] - len(words.suffix)
-    return [tokens.ids[a:b] for a, b in zip(starts.tolist(), ends.tolist())]
+    before, after = len(words.prefix), len(words.suffix)
+    return [ids[before : len(ids) - after] for ids in words(texts, UNCUT, cache=cache)]
 
 
 @dataclass
@@ -205,21 +215,21 @@ class ManipulationExamples:
     """
 
     layout: Layout
-    pieces: list[np.ndarray]
+    pieces: list[ndarray]
     contexts: list[tuple[int, ...]]
-    responses: np.ndarray
-    labels: np.ndarray
-    conversations: np.ndarray
+    responses: ndarray
+    labels: ndarray
+    conversations: ndarray
     tasks: tuple[str, ...] = TASKS
     protocol: str = "paper"
     window: int = WINDOW
-    groups: None = None
 
     def __post_init__(self) -> None:
-        for kind, values, known in (("task", self.tasks, TASKS), ("protocol", (self.protocol,), PROTOCOLS)):
-            for value in values:
-                if value not in known:
-                    raise UnknownName(kind, value, known)
+        for task in self.tasks:
+            if task not in TASKS:
+                raise UnknownName("task", task, TASKS)
+        if self.protocol not in PROTOCOLS:
+            raise UnknownName("protocol", self.protocol, PROTOCOLS)
         self.tasks = tuple(task for task in TASKS if task in self.tasks)
         self.donors = np.flatnonzero([len(context) > 2 for context in self.contexts])
         if "deletion" in self.tasks and len(np.unique(self.conversations[self.donors])) < 2:
@@ -231,7 +241,7 @@ class ManipulationExamples:
     def __len__(self) -> int:
         return len(self.responses)
 
-    def draw(self, row: int, rng: np.random.Generator) -> list[Manipulation]:
+    def draw(self, row: int, rng: Generator) -> list[Manipulation]:
         """The auxiliary tasks of a row with label 1, newly drawn."""
         foreign = -1
         if "deletion" in self.tasks:
@@ -242,38 +252,33 @@ class ManipulationExamples:
         utterances = (*self.contexts[row], int(self.responses[row]))
         return manipulate(utterances, foreign, rng, self.tasks, self.protocol, self.window)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         inputs = [self.selection(row) for row in rows]
-        arrays: dict[str, np.ndarray] = {"labels": self.labels[rows]}
-        made: dict[str, list[tuple[int, Input]]] = {task: [] for task in self.tasks}
-        for drawn in chain.from_iterable(self.draw(row, rng) for row in rows if self.labels[row] == 1):
-            numbers = drawn.context if drawn.second is None else [*drawn.context, drawn.second]
-            written = self.layout.manipulation(drawn, [self.pieces[i] for i in numbers])
-            if written is not None:
-                made[drawn.task].append((len(inputs), written))
-                inputs.append(written)
-        for task, items in made.items():
-            arrays |= _mark_arrays(task, items)
-        tokens = Tokens.from_lists([i.ids for i in inputs], [i.types for i in inputs])
-        counts = {"selection": len(rows)} | {task: len(items) for task, items in made.items()}
-        return Batch(len(rows), {"inputs": tokens}, arrays, counts)
+        numbers: dict[str, list[int]] = {task: [] for task in self.tasks}  # of the task's inputs
+        for row in rows[self.labels[rows] == 1]:
+            for drawn in self.draw(row, rng):
+                written = self.write(drawn)
+                if written is not None:
+                    numbers[drawn.task].append(len(inputs))
+                    inputs.append(written)
+        arrays, counts = {"labels": self.labels[rows]}, {"selection": len(rows)}
+        for task, own in numbers.items():
+            marks, mask = Tokens.from_lists(inputs[i].marks for i in own).padded()
+            arrays[f"{task}_sequence"] = np.broadcast_to(np.array(own, np.int64)[:, None], marks.shape)
+            arrays[f"{task}_position"] = marks
+            arrays[f"{task}_mask"] = mask.astype(bool)
+            arrays[f"{task}_target"] = np.array([inputs[i].target for i in own], np.int64)
+            counts[task] = len(own)
+        return Batch(len(rows), {"inputs": input_tokens(inputs)}, arrays, counts)
 
     def selection(self, row: int) -> Input:
+        """The input of a row for response selection."""
         return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[self.responses[row]])
 
-
-def _mark_arrays(task: str, items: list[tuple[int, Input]]) -> dict[str, np.ndarray]:
-    """Where the marks of each sequence lie, padded to the longest list of marks."""
-    width = max((len(written.marks) for _, written in items), default=1)
-    positions = np.zeros((len(items), width), np.int64)
-    mask = np.zeros((len(items), width), bool)
-    for i, (_, written) in enumerate(items):
-        positions[i, : len(written.marks)] = written.marks
-        mask[i, : len(written.marks)] = True
-    sequences = np.array([number for number, _ in items], np.int64)
-    target = np.array([written.target for _, written in items], np.int64)
-    named = {"sequence": np.repeat(sequences[:, None], width, 1), "position": positions, "mask": mask, "target": target}
-    return {f"{task}_{name}": array for name, array in named.items()}
+    def write(self, drawn: Manipulation) -> Input | None:
+        """The input of an auxiliary task; None where trimming cut its target away."""
+        numbers = drawn.context if drawn.second is None else [*drawn.context, drawn.second]
+        return self.layout.manipulation(drawn, [self.pieces[i] for i in numbers])
 
 
 def manipulation_examples(
@@ -283,14 +288,13 @@ def manipulation_examples(
 
     Groups cut from one conversation say so by the part of their id before "#" (see the Ubuntu IRC reader).
     """
-    number: dict[str, int] = {}
-    conversation: dict[str, int] = {}
+    texts, conversations = Numbers(), Numbers()
     contexts, columns = [], []
     for group in groups:
-        context = tuple(number.setdefault(text, len(number)) for text in group.context)
-        source = conversation.setdefault(group.id.partition("#")[0], len(conversation))
+        context = tuple(texts[text] for text in group.context)
+        conversation = conversations[group.id.partition("#")[0]]
         for response, label in zip(group.candidates, group.labels, strict=True):
             contexts.append(context)
-            columns.append((number.setdefault(response, len(number)), label, source))
-    layout, pieces = Layout.of(encoder, max_length), bare_pieces(encoder, list(number), cache)
+            columns.append((texts[response], label, conversation))
+    layout, pieces = Layout.of(encoder, max_length), bare_pieces(encoder, list(texts), cache)
     return ManipulationExamples(layout, pieces, contexts, *np.array(columns).reshape(-1, 3).T, **fields)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.errors import DataError
+from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Tokens
+
+
+def continuing_pieces(tokenizer) -> ndarray:
+    """Which ids go on with a word ("##ing")."""
+    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return np.array([piece.startswith("##") for piece in pieces])
 
 
 @dataclass
@@ -21,7 +29,6 @@ class MaskedExamples:
     special: frozenset[int]
     vocabulary: int
     probability: float = 0.15
-    groups: None = None
 
     @classmethod
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> MaskedExamples:
@@ -34,17 +41,17 @@ class MaskedExamples:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         masked, arrays = self.mask(self.tokens[rows], rng)
         counts = {"mlm": len(arrays["masked_label"]), "rtd": len(masked.ids)}
         return Batch(len(rows), {"masked": masked}, arrays, counts)
 
-    def choose(self, tokens: Tokens, rng: np.random.Generator) -> np.ndarray:
+    def choose(self, tokens: Tokens, rng: Generator) -> ndarray:
         """Places in ``tokens.ids`` that are to be predicted, ascending."""
         allowed = ~np.isin(tokens.ids, list(self.special))
         return np.flatnonzero(allowed & (rng.random(len(tokens.ids)) < self.probability))
 
-    def mask(self, tokens: Tokens, rng: np.random.Generator) -> tuple[Tokens, dict[str, np.ndarray]]:
+    def mask(self, tokens: Tokens, rng: Generator) -> tuple[Tokens, dict[str, ndarray]]:
         """Corrupted copy and where to predict what: sequence, position, label."""
         ids = tokens.ids.copy()
         chosen = self.choose(tokens, rng)
@@ -68,12 +75,7 @@ class MaskedPairExamples(PairExamples):
 
     masking: MaskedExamples | None = None
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        batch = super().batch(rows, rng)
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
+        pair = super().batch(rows, rng).tokens
         masked, arrays = self.masking.mask(self.tokens[self.first[rows]], rng)
-        return replace(
-            batch,
-            tokens=batch.tokens | {"masked": masked},
-            arrays=batch.arrays | arrays,
-            counts={"mlm": len(arrays["masked_label"])},
-        )
+        return Batch(len(rows), pair | {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"])})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SIDES = ("both", "past")
 NEAR = 10  # utterances on each side that a built group keeps
@@ -26,8 +29,17 @@ def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[tuple[st
     """
     merged = []
     for dialogue in dialogues:
-        spoken = [u for u in dialogue.utterances if u.text.strip()]
-        turns = [" ".join(u.text.strip() for u in own) for _, own in groupby(spoken, key=lambda u: u.speaker)]
+        turns: list[str] = []
+        speaker = None
+        for utterance in dialogue.utterances:
+            text = utterance.text.strip()
+            if not text:
+                continue
+            if turns and utterance.speaker == speaker:
+                turns[-1] += f" {text}"
+            else:
+                turns.append(text)
+            speaker = utterance.speaker
         if len(turns) >= max(min_turns, 1):
             merged.append(tuple(turns))
     return merged
@@ -40,27 +52,27 @@ def build_groups(found: Sequence[Sequence[str]], negatives: int = 9, seed: int =
     first n of them are a fair draw of n, so that one set serves every number of negatives.
     """
     pool = list(chain.from_iterable(found))
-    starts = np.cumsum([0, *map(len, found)]).tolist()
+    starts = offsets_of([len(session) for session in found])
     rng = np.random.default_rng(seed)
     groups = []
-    for number, session in enumerate(found):
+    for start, session in zip(starts, found):
         others = len(pool) - len(session)
         if others < negatives:
             raise DataError(f"{negatives} negatives wanted, but the other sessions hold only {others} utterances")
-        for k in range(len(session) if len(session) > 1 else 0):
+        if len(session) < 2:
+            continue
+        for k, response in enumerate(session):
             drawn = rng.choice(others, negatives, replace=False)
-            drawn += (drawn >= starts[number]) * len(session)
-            candidates = (session[k], *(pool[i] for i in drawn))
+            drawn += (drawn >= start) * len(session)
+            candidates = (response, *(pool[i] for i in drawn))
             before, after = tuple(session[max(0, k - NEAR) : k]), tuple(session[k + 1 : k + 1 + NEAR])
             groups.append(MatchingGroup(before, after, candidates, (1, *[0] * negatives)))
     return groups
 
 
-def neighbours(
-    group: MatchingGroup, turns: int = 3, sides: str = "both", per_side: bool = False
-) -> tuple[list[str], list[str]]:
+def neighbours(group: MatchingGroup, turns: int = 3, sides: str = "both") -> tuple[list[str], list[str]]:
     """The utterances before and after a response that are its context, each nearest first: the ``turns`` nearest ones,
-    ties towards the past, from one side what the other lacks; or (``per_side``) up to ``turns`` from each side.
+    ties towards the past, from one side what the other lacks.
 
     ``sides="past"`` looks back only. Blank utterances do not exist.
 
@@ -71,8 +83,6 @@ def neighbours(
         raise UnknownName("side of the context", sides, SIDES)
     before = [text for text in reversed(group.before) if text.strip()]
     after = [text for text in group.after if text.strip()] if sides == "both" else []
-    if per_side:
-        return before[:turns], after[:turns]
     later = min(len(after), max(turns // 2, turns - len(before)))
     return before[: turns - later], after[:later]
 
@@ -85,22 +95,20 @@ class MatchingExamples:
     """
 
     tokens: Tokens
-    turns: np.ndarray
-    candidates: np.ndarray
-    groups: None = None
+    turns: ndarray
+    candidates: ndarray
 
     def __len__(self) -> int:
         return len(self.turns)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         turns, candidates = self.turns[rows], self.candidates[rows]
         exists = turns >= 0
-        there = int(exists.sum())
-        places = np.full(turns.shape, -1, np.int64)
-        places[exists] = np.arange(there)
-        own = np.arange(candidates.size, dtype=np.int64).reshape(candidates.shape) + there
         texts = self.tokens[np.concatenate([turns[exists], candidates.ravel()])]
-        return Batch(len(rows), {"texts": texts}, {"turns": places, "candidates": own}, {"matching": len(rows)})
+        turn_places = np.where(exists, np.cumsum(exists).reshape(turns.shape) - 1, -1)
+        candidate_places = np.arange(candidates.size).reshape(candidates.shape) + exists.sum()
+        arrays = {"turns": turn_places, "candidates": candidate_places}
+        return Batch(len(rows), {"texts": texts}, arrays, {"matching": len(rows)})
 
 
 def matching_examples(
@@ -109,7 +117,6 @@ def matching_examples(
     negatives: int = 9,
     turns: int = 3,
     sides: str = "both",
-    per_side: bool = False,
     flat: bool = False,
     max_length: int = 50,
     cache=None,
@@ -123,31 +130,36 @@ def matching_examples(
     for group in groups:
         if len(group.candidates) <= negatives:
             raise DataError(f"{negatives} negatives wanted, but a group has {len(group.candidates) - 1}: ask for fewer")
-        before, after = neighbours(group, turns, sides, per_side)
+        before, after = neighbours(group, turns, sides)
         if before or after:
             contexts.append([SEPARATOR.join([*before[::-1], *after])] if flat else [*before, *after])
             answers += group.candidates[: negatives + 1]
-    around, context_tokens = _numbered(
-        encoder, chain.from_iterable(contexts), max_length * (turns if flat else 1), cache
-    )
-    chosen, answer_tokens = _numbered(encoder, answers, max_length, cache)
-    sizes = np.array([len(context) for context in contexts], np.int64)
-    table = np.full((len(contexts), sizes.max(initial=1)), -1, np.int64)
-    table[np.arange(table.shape[1]) < sizes[:, None]] = around
-    candidates = chosen.reshape(len(contexts), negatives + 1) + len(context_tokens)
-    return MatchingExamples(Tokens.concatenate([context_tokens, answer_tokens]), table, candidates)
-
-
-def _numbered(encoder, texts: Iterable[str], max_length: int, cache) -> tuple[np.ndarray, Tokens]:
-    """The number of every text among the distinct ones, and the tokens of those."""
-    index: dict[str, int] = {}
-    numbers = np.array([index.setdefault(text, len(index)) for text in texts], np.int64)
-    return numbers, tokenise_once(encoder, list(index), max_length, cache)
+    context_texts, answer_texts = Numbers(), Numbers()
+    around, _ = Tokens.from_lists(context_texts.of(context) for context in contexts).padded(-1)
+    candidates = answer_texts.of(answers).reshape(len(contexts), negatives + 1) + len(context_texts)
+    longest = max_length * (turns if flat else 1)
+    tokens = [
+        tokenise_once(encoder, list(context_texts), longest, cache),
+        tokenise_once(encoder, list(answer_texts), max_length, cache),
+    ]
+    return MatchingExamples(Tokens.concatenate(tokens), around, candidates)
 
 
 def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:
     """(text, intent) of what users say, where the corpus names an intent."""
     return [(u.text, u.intent) for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent]
+
+
+@contextmanager
+def _without_gpu() -> Iterator[None]:
+    """Keep JAX, which bm25s imports where it is installed, from taking most of a GPU's memory."""
+    before = os.environ.get("JAX_PLATFORMS")
+    os.environ["JAX_PLATFORMS"] = before or "cpu"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAX_PLATFORMS"]
 
 
 def build_retrieval(
@@ -156,7 +168,6 @@ def build_retrieval(
     positives: int = 30,
     negatives: int = 70,
     seed: int = 0,
-    split: str = "test",
 ) -> list[RetrievalQuery]:
     """A semantic-retrieval set from labelled utterances, the way the paper made that of MDC.
 
@@ -164,32 +175,29 @@ def build_retrieval(
     two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
     are relevant and the first ``negatives`` of other intents are not.
     """
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # where JAX is installed, bm25s would take most of a GPU with it
-    import bm25s
+    with _without_gpu():
+        import bm25s
 
-    def words_of(texts: Sequence[str]) -> list[list[str]]:
-        return bm25s.tokenize(list(texts), stopwords=None, return_ids=False, show_progress=False)
+    def words_of(texts: list[str]) -> list[list[str]]:
+        return bm25s.tokenize(texts, stopwords=None, return_ids=False, show_progress=False)
 
     intents: dict[str, set[str]] = {}
     for text, intent in labelled:
         intents.setdefault(" ".join(text.split()), set()).add(intent)
-    clear = [(text, *names) for text, names in intents.items() if text and len(names) == 1]
-    clear = [known for known, words in zip(clear, words_of([text for text, _ in clear])) if words] if clear else []
+    clear = [text for text, names in intents.items() if text and len(names) == 1]
+    clear = [text for text, words in zip(clear, words_of(clear) if clear else ()) if words]
     if len(clear) < 2:
         raise DataError(f"a retrieval set needs at least 2 different labelled utterances, got {len(clear)}")
-    order = np.random.default_rng(seed).permutation(len(clear))[:size]
-    texts, names = zip(*(clear[i] for i in order))
+    texts = [clear[i] for i in np.random.default_rng(seed).permutation(len(clear))[:size]]
+    names = np.array([min(intents[text]) for text in texts])
     words = words_of(texts)
     index = bm25s.BM25()
     index.index(words, show_progress=False)
-    labels = np.unique(names, return_inverse=True)[1]
     queries = []
     for number, text in enumerate(texts):
         ranked = np.argsort(-index.get_scores(words[number]), kind="stable")
         ranked = ranked[ranked != number]
-        same = labels[ranked] == labels[number]
-        relevant, irrelevant = ranked[same][:positives], ranked[~same][:negatives]
-        queries.append(
-            RetrievalQuery(number, text, tuple(relevant.tolist()), tuple(irrelevant.tolist()), names[number], split)
-        )
+        same = names[ranked] == names[number]
+        relevant, irrelevant = ranked[same][:positives].tolist(), ranked[~same][:negatives].tolist()
+        queries.append(RetrievalQuery(number, text, tuple(relevant), tuple(irrelevant), str(names[number])))
     return queries

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.tokens import Numbers, Tokens
 
 SEPARATOR = " [SEP] "
 
@@ -80,22 +82,18 @@ def unique_sentences(dialogues: Iterable[Sequence[str]], min_words: int = 3) -> 
 class PairExamples:
     """Pairs of tokenised texts. Texts are tokenised once each: ``first[i]`` and ``second[i]`` are rows of ``tokens``.
     A batch's tokens ``pair`` are all first sides, then all second sides.
-
-    ``extras`` are per-pair arrays that travel with the batch (``weights``, ``duplicates``, ``window``).
     """
 
     tokens: Tokens
-    first: np.ndarray
-    second: np.ndarray
-    extras: dict[str, np.ndarray] | None = None
-    groups: Sequence[np.ndarray] | None = None
+    first: ndarray
+    second: ndarray
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         both = self.tokens[np.concatenate([self.first[rows], self.second[rows]])]
-        return Batch(len(rows), {"pair": both}, {k: v[rows] for k, v in (self.extras or {}).items()})
+        return Batch(len(rows), {"pair": both})
 
 
 def pair_examples(
@@ -105,42 +103,35 @@ def pair_examples(
     cache=None,
     query_length: int | None = None,
     query_truncate: str = "right",
-    **fields,
 ) -> PairExamples:
     """Tokenise each distinct text of ``pairs`` once (from ``cache``, a folder, when it was before).
 
     ``query_length`` is the longest first side where it differs from ``max_length`` (queries of several turns), and
     ``query_truncate`` the side on which such a query is cut.
     """
-    queries, responses = (list(side) for side in zip(*pairs, strict=True)) if pairs else ([], [])
-    if query_length in (None, max_length):
-        texts, rows = _distinct(queries + responses)
-        return PairExamples(
-            tokenise_once(encoder, texts, max_length, cache), rows[: len(pairs)], rows[len(pairs) :], **fields
-        )
-    (first_texts, first), (second_texts, second) = _distinct(queries), _distinct(responses)
-    sides = [
-        tokenise_once(encoder, first_texts, query_length, cache, query_truncate),
-        tokenise_once(encoder, second_texts, max_length, cache),
-    ]
-    return PairExamples(Tokens.concatenate(sides), first, second + len(first_texts), **fields)
-
-
-def _distinct(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Distinct texts in order of appearance, and for every text its place among them."""
-    index: dict[str, int] = {}
-    rows = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
-    return list(index), rows
+    queries, responses = Numbers(), Numbers()
+    if query_length in (None, max_length) and query_truncate == "right":  # one table of texts for both sides
+        query_length, responses = max_length, queries
+    first = queries.of(query for query, _ in pairs)
+    second = responses.of(response for _, response in pairs)
+    tokens = tokenise_once(encoder, list(queries), query_length, cache, query_truncate)
+    if responses is not queries:
+        answers = tokenise_once(encoder, list(responses), max_length, cache)
+        tokens, second = Tokens.concatenate([tokens, answers]), second + len(tokens)
+    return PairExamples(tokens, first, second)
 
 
 def dropout_examples(encoder, sentences: Sequence[str], max_length: int = 32, cache=None) -> PairExamples:
     """Every sentence is its own positive; two independent dropout masks tell the sides apart (SimCSE, DSE-dropout)."""
-    rows = np.arange(len(sentences))
-    return PairExamples(tokenise_once(encoder, sentences, max_length, cache), rows, rows)
+    return twice(tokenise_once(encoder, sentences, max_length, cache))
+
+
+def twice(tokens: Tokens) -> PairExamples:
+    """Pairs of every sequence with itself."""
+    rows = np.arange(len(tokens))
+    return PairExamples(tokens, rows, rows)
 
 
 def tokenise_once(encoder, texts: Sequence[str], max_length: int, cache=None, truncate: str = "right") -> Tokens:
     """Token ids of ``texts``, read from the folder ``cache`` when the same texts were tokenised before."""
-    if cache is None:
-        return encoder.tokenize(texts, max_length, truncate)
-    return encoder.wordpieces.cached(texts, min(max_length, encoder.max_length), truncate, cache)
+    return encoder.wordpieces(texts, min(max_length, encoder.max_length), truncate, cache)

@@ -7,40 +7,39 @@ masks ten fixed copies of it; here segments, next sentences and masks are redraw
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, Layout, bare_pieces, trim
-from dialnb.examples.masking import MaskedExamples
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, Input, Layout, bare_pieces, input_tokens
+from dialnb.examples.masking import MaskedExamples, continuing_pieces
+from dialnb.tokens import Numbers, Tokens, joined
 
-Pieces = list[np.ndarray]
-Masks = TypeVar("Masks", bound=MaskedExamples)
+Pieces = list[ndarray]
 
 
 @dataclass
 class WholeWordMasks(MaskedExamples):
     """BERT's whole-word masking: words are chosen until 15 % of a sequence's pieces, at most ``limit``, are masked."""
 
-    continues: np.ndarray | None = None  # which ids continue a word ("##ing")
+    continues: ndarray | None = None  # which ids continue a word ("##ing")
     limit: int = 70
 
     @classmethod
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> WholeWordMasks:
-        masks = _sparing_marks(super().from_tokens(encoder, tokens, probability), encoder)
-        names = encoder.tokenizer.convert_ids_to_tokens(list(range(len(encoder.tokenizer))))
-        masks.continues = np.array([name.startswith("##") for name in names])
+        masks = super().from_tokens(encoder, tokens, probability)
+        masks.continues = continuing_pieces(encoder.tokenizer)
+        _spare_marks(masks, encoder)
         return masks
 
-    def choose(self, tokens: Tokens, rng: np.random.Generator) -> np.ndarray:
-        chosen = [np.zeros(0, np.int64)]
-        for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:]):
-            ids = tokens.ids[start:end]
+    def choose(self, tokens: Tokens, rng: Generator) -> ndarray:
+        chosen = []
+        for start, ids in zip(tokens.offsets, tokens):
             places = np.flatnonzero(~np.isin(ids, list(self.special)))
             words = np.cumsum(~self.continues[ids[places]])  # number of the word that a piece belongs to
             sizes = np.bincount(words)
@@ -48,7 +47,7 @@ class WholeWordMasks(MaskedExamples):
             order = rng.permutation(np.flatnonzero(sizes))
             taken = order[np.cumsum(sizes[order]) <= budget]
             chosen.append(start + places[np.isin(words, taken)])
-        return np.concatenate(chosen)
+        return joined(chosen, np.int64)
 
 
 @dataclass
@@ -61,23 +60,21 @@ class NextSentenceExamples:
 
     layout: Layout
     runs: list[Pieces]
-    dialogues: np.ndarray
+    dialogues: ndarray
     masks: WholeWordMasks
     short: float = 0.1
-    groups: None = None
 
     def __len__(self) -> int:
         return len(self.runs)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         pairs = [self.pair(int(row), rng) for row in rows]
         inputs = [self.write(first, second, rng) for first, second, _ in pairs]
-        tokens = Tokens.from_lists(*zip(*inputs, strict=True))
-        masked, arrays = self.masks.mask(tokens, rng)
+        masked, arrays = self.masks.mask(input_tokens(inputs), rng)
         arrays["next_label"] = np.array([label for *_, label in pairs], np.int64)
         return Batch(len(rows), {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"]), "nsp": len(rows)})
 
-    def pair(self, row: int, rng: np.random.Generator) -> tuple[Pieces, Pieces, int]:
+    def pair(self, row: int, rng: Generator) -> tuple[Pieces, Pieces, int]:
         """Two segments of a run, or the first and a segment of another dialogue."""
         run = self.runs[row]
         split = int(rng.integers(1, max(2, len(run))))
@@ -88,38 +85,35 @@ class NextSentenceExamples:
             other = int(rng.integers(len(self.runs)))
         return run[:split], self.runs[other][int(rng.integers(len(self.runs[other]))) :], 1
 
-    def write(self, first: Pieces, second: Pieces, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        room = self.layout.max_length - 3
-        target = int(rng.integers(2, room + 1)) if rng.random() < self.short else room
-        start, end = np.concatenate(first), np.concatenate(second)
-        lost, shortened = trim(len(start), len(end), target)
-        start, end = start[lost:], end[: len(end) - shortened]
-        ids = np.concatenate([[self.layout.cls], start, [self.layout.sep], end, [self.layout.sep]], dtype=np.int32)
-        types = np.repeat([0, self.layout.second_segment], [len(start) + 2, len(end) + 1])
-        return ids, types
+    def write(self, first: Pieces, second: Pieces, rng: Generator) -> Input:
+        """Both segments as one input, now and then a short one."""
+        longest = self.layout.max_length
+        if rng.random() < self.short:
+            longest = int(rng.integers(2, longest - 2)) + 3
+        return replace(self.layout, max_length=longest).join(first, second)
 
 
 def dialogue_runs(
     encoder, groups: Iterable[SelectionGroup], max_length: int = MAX_LENGTH, cache=None
-) -> tuple[Layout, list[Pieces], np.ndarray]:
+) -> tuple[Layout, list[Pieces], ndarray]:
     """Runs of closed context utterances of at most ``max_length`` - 3 tokens, and the number of each one's dialogue."""
-    contexts = list(dict.fromkeys(group.context for group in groups if any(group.labels)))
-    texts = list(dict.fromkeys(text for context in contexts for text in context))
+    contexts = dict.fromkeys(group.context for group in groups if any(group.labels))
+    texts = Numbers()
+    numbers = [texts.of(context) for context in contexts]
     layout = Layout.of(encoder, max_length)
     room = layout.max_length - 3
-    closed = [np.append(piece[: room - 1], np.int32(layout.eot)) for piece in bare_pieces(encoder, texts, cache)]
-    pieces = dict(zip(texts, closed))
+    pieces = [np.append(piece[: room - 1], layout.eot) for piece in bare_pieces(encoder, list(texts), cache)]
     runs: list[Pieces] = []
     dialogues: list[int] = []
-    for number, context in enumerate(contexts):
+    for dialogue, context in enumerate(numbers):
         length = room + 1
-        for text in context:
-            if length + len(pieces[text]) > room:
+        for number in context:
+            length += len(pieces[number])
+            if length > room:
                 runs.append([])
-                dialogues.append(number)
-                length = 0
-            runs[-1].append(pieces[text])
-            length += len(pieces[text])
+                dialogues.append(dialogue)
+                length = len(pieces[number])
+            runs[-1].append(pieces[number])
     return layout, runs, np.array(dialogues)
 
 
@@ -139,11 +133,12 @@ def replaced_token_examples(
 ) -> MaskedExamples:
     """ELECTRA+: the same runs as single sequences, masked for ``ReplacedTokenDetection``."""
     layout, runs, _ = dialogue_runs(encoder, groups, max_length, cache)
-    rows = [np.concatenate([[layout.cls], *run, [layout.sep]]) for run in runs]
-    return _sparing_marks(MaskedExamples.from_tokens(encoder, Tokens.from_lists(rows)), encoder)
-
-
-def _sparing_marks(masks: Masks, encoder) -> Masks:
-    """[EOT] and the other marks are not for masking."""
-    masks.special |= set(encoder.tokenizer.convert_tokens_to_ids(list(MARKS.values())))
+    rows = [joined([[layout.cls], *run, [layout.sep]]) for run in runs]
+    masks = MaskedExamples.from_tokens(encoder, Tokens.from_lists(rows))
+    _spare_marks(masks, encoder)
     return masks
+
+
+def _spare_marks(masks: MaskedExamples, encoder) -> None:
+    """Never mask [EOT] and the other marks."""
+    masks.special |= set(encoder.tokenizer.convert_tokens_to_ids(list(MARKS.values())))

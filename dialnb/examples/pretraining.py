@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.corpora import Conversation
-from dialnb.examples.masking import MaskedExamples
+from dialnb.examples.batches import Batch
+from dialnb.examples.masking import MaskedExamples, continuing_pieces
 from dialnb.examples.pairs import tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
 
 UNASKED = -100
 """The next-sentence label of inputs that have one segment only; the loss passes over it."""
@@ -26,17 +27,20 @@ class Lessons:
     """The same texts in the word pieces of a teacher; those whose words the two count differently are not taught."""
 
     tokens: Tokens
-    continues: tuple[np.ndarray, np.ndarray]  # which ids go on with a word: of the pupil, of the teacher
-    taught: np.ndarray  # which texts
+    continues: tuple[ndarray, ndarray]  # which ids go on with a word: of the pupil, of the teacher
+    taught: ndarray  # which texts
 
-    def batch(self, read: Tokens, rows: np.ndarray) -> tuple[Tokens, dict[str, np.ndarray]]:
+    def batch(self, read: Tokens, rows: ndarray) -> tuple[Tokens, dict[str, ndarray]]:
         """What the teacher reads, and for every token of both the number of its word."""
         told = self.tokens[rows]
-        arrays = {"pupil_word": words_of(read.ids, self.continues[0]), "pupil_length": read.lengths}
-        return told, arrays | {"teacher_word": words_of(told.ids, self.continues[1]), "teacher_length": told.lengths}
+        arrays = {}
+        for who, tokens, continues in zip(("pupil", "teacher"), (read, told), self.continues):
+            arrays[f"{who}_word"] = words_of(tokens.ids, continues)
+            arrays[f"{who}_length"] = tokens.lengths
+        return told, arrays
 
 
-def words_of(ids: np.ndarray, continues: np.ndarray) -> np.ndarray:
+def words_of(ids: ndarray, continues: ndarray) -> ndarray:
     """The number of the word that each piece belongs to; special tokens are words of their own."""
     return np.cumsum(~continues[ids]) - 1
 
@@ -44,12 +48,10 @@ def words_of(ids: np.ndarray, continues: np.ndarray) -> np.ndarray:
 def lessons(encoder, teacher, texts: Sequence[str], tokens: Tokens, cache=None) -> Lessons:
     """Lessons in ``texts``, which the pupil reads as ``tokens``."""
     told = tokenise_once(teacher, texts, 128, cache)
-    continues = tuple(
-        np.array([p.startswith("##") for p in e.tokenizer.convert_ids_to_tokens(range(len(e.tokenizer)))])
-        for e in (encoder, teacher)
-    )
-    mine, theirs = (np.add.reduceat(~c[t.ids], t.offsets[:-1]) for c, t in zip(continues, (tokens, told), strict=True))
-    return Lessons(told, continues, mine == theirs)
+    mine, theirs = continuing_pieces(encoder.tokenizer), continuing_pieces(teacher.tokenizer)
+    my_words = np.add.reduceat(~mine[tokens.ids], tokens.offsets[:-1])
+    their_words = np.add.reduceat(~theirs[told.ids], told.offsets[:-1])
+    return Lessons(told, (mine, theirs), my_words == their_words)
 
 
 @dataclass
@@ -63,18 +65,17 @@ class DialogueExamples:
     """
 
     masks: MaskedExamples  # of the utterances
-    stream: np.ndarray  # [CLS] and [SEP], then the utterances of all dialogues, each closed by [SEP]
-    starts: np.ndarray  # where an utterance begins in the stream, and where the last one ends
-    ends: np.ndarray  # for every utterance, the one at which the next dialogue begins
-    visits: np.ndarray  # a row each: first and next-to-last utterance of the dialogue, the same of its corpus
+    stream: ndarray  # [CLS] and [SEP], then the utterances of all dialogues, each closed by [SEP]
+    starts: ndarray  # where an utterance begins in the stream, and where the last one ends
+    ends: ndarray  # for every utterance, the one at which the next dialogue begins
+    visits: ndarray  # a row each: first and next-to-last utterance of the dialogue, the same of its corpus
     max_length: int
     lessons: Lessons | None = None
-    groups: None = None
 
     def __len__(self) -> int:
         return len(self.masks) + len(self.visits)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         alone, visits = rows[rows < len(self.masks)], rows[rows >= len(self.masks)] - len(self.masks)
         if self.lessons is not None:
             alone = alone[np.argsort(~self.lessons.taught[alone], kind="stable")]
@@ -89,7 +90,7 @@ class DialogueExamples:
             batch.counts["imitation"] = int(words["teacher_word"][-1]) + 1 if len(taught) else 0
         return batch
 
-    def segments(self, visits: np.ndarray, rng: np.random.Generator) -> tuple[Tokens, np.ndarray]:
+    def segments(self, visits: ndarray, rng: Generator) -> tuple[Tokens, ndarray]:
         """The inputs of these visits, and whether their second segments are random (1) or next (0)."""
         first, end, corpus, corpus_end = self.visits[visits].T
         draw = rng.random((6, len(visits)))
@@ -105,7 +106,7 @@ class DialogueExamples:
         last = np.minimum(second + size, self.ends[second])
         return self._lay(start, middle, second, last), random.astype(np.int64)
 
-    def _lay(self, start: np.ndarray, middle: np.ndarray, second: np.ndarray, last: np.ndarray) -> Tokens:
+    def _lay(self, start: ndarray, middle: ndarray, second: ndarray, last: ndarray) -> Tokens:
         """[CLS], the first segment, the second segment, [SEP], gathered from the stream."""
         room = self.max_length - 2
         before, after = self.starts[middle] - self.starts[start], self.starts[last] - 1 - self.starts[second]
@@ -114,10 +115,8 @@ class DialogueExamples:
         one = np.ones_like(before)
         begins = np.stack([one * 0, self.starts[middle] - before, self.starts[second], one], 1)
         sizes = np.stack([one, before, after, one], 1)
-        flat, offsets = sizes.ravel(), np.concatenate([[0], np.cumsum(sizes.sum(1))])
-        where = np.repeat(begins.ravel() - (np.cumsum(flat) - flat), flat) + np.arange(offsets[-1])
-        types = np.repeat(np.tile(np.array([0, 0, 1, 1], np.int8), len(one)), flat)
-        return Tokens(self.stream[where], offsets, types)
+        types = np.repeat(np.tile(np.array([0, 0, 1, 1], np.int8), len(one)), sizes.ravel())
+        return Tokens(self.stream[stretches(begins, sizes)], offsets_of(sizes.sum(1)), types)
 
 
 def dialogue_examples(
@@ -125,26 +124,28 @@ def dialogue_examples(
 ) -> DialogueExamples:
     """Every distinct utterance, and visits to the dialogues whose neighbours answer each other."""
     max_length = min(max_length, encoder.max_length)
-    texts = list(dict.fromkeys(u for d in dialogues for u in d.utterances))
+    number = Numbers()
+    for dialogue in dialogues:
+        number.of(dialogue.utterances)
+    texts = list(number)
     tokens = tokenise_once(encoder, texts, max_length, cache)
-    number = {text: place for place, text in enumerate(texts)}
     paired = sorted((d for d in dialogues if d.paired and len(d.utterances) > 1), key=lambda d: d.corpus)
-    said = tokens[np.array([number[u] for d in paired for u in d.utterances], np.int64)]
-    opening = np.repeat(said.offsets[:-1], said.lengths) == np.arange(len(said.ids))
-    pieces = said.lengths - 1  # an utterance has lost its [CLS] and keeps its [SEP]
+    said = tokens[joined((number.of(d.utterances) for d in paired), np.int64)]
     sizes = np.array([len(d.utterances) for d in paired], np.int64)
-    begins = np.cumsum(sizes) - sizes
-    corpora = [len(list(group)) for _, group in groupby(paired, key=lambda d: d.corpus)]
-    borders = np.append(begins, sizes.sum())[np.cumsum([0, *corpora])]
-    of = np.repeat(np.arange(len(corpora)), corpora)
-    visits = np.stack([begins, begins + sizes, borders[of], borders[of + 1]], 1) if len(paired) else np.zeros((0, 4))
+    borders = offsets_of(sizes)
+    corpora = np.array([d.corpus for d in paired])
+    visits = np.zeros((len(paired), 4), np.int64)
+    visits[:, 0], visits[:, 1] = borders[:-1], borders[1:]
+    visits[:, 2] = borders[np.searchsorted(corpora, corpora, "left")]
+    visits[:, 3] = borders[np.searchsorted(corpora, corpora, "right")]
     marks = [encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id]
+    pieces = said.lengths - 1  # an utterance loses its [CLS] and keeps its [SEP]
     return DialogueExamples(
-        MaskedExamples.from_tokens(encoder, tokens, mask),
-        np.concatenate([marks, said.ids[~opening]], dtype=np.int32),
-        np.concatenate([[2], 2 + np.cumsum(pieces)]),
-        np.repeat(begins + sizes, sizes),
-        np.repeat(visits.astype(np.int64), np.maximum(1, (sizes - 1) // 3), axis=0),
-        max_length,
-        lessons(encoder, teacher, texts, tokens, cache) if teacher else None,
+        masks=MaskedExamples.from_tokens(encoder, tokens, mask),
+        stream=joined([marks, said.ids[stretches(said.offsets[:-1] + 1, pieces)]]),
+        starts=len(marks) + offsets_of(pieces),
+        ends=np.repeat(borders[1:], sizes),
+        visits=np.repeat(visits, np.maximum(1, (sizes - 1) // 3), axis=0),
+        max_length=max_length,
+        lessons=lessons(encoder, teacher, texts, tokens, cache) if teacher else None,
     )

@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 from math import prod
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.errors import DataError, UnknownName
-from dialnb.examples.pairs import PairExamples, tokenise_once
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+from dialnb.examples.pairs import PairExamples, tokenise_once, twice
+from dialnb.tokens import Numbers, Tokens
 
 SYMBOL = "{SLOT}"
 FILLS = ("product", "one_at_a_time")
@@ -115,9 +117,13 @@ class Augmentation(Sequence[str]):
     """
 
     def __init__(
-        self, utterances: Sequence[IntentUtterance], k: int, fill: str = "product", typed: bool = False,
+        self,
+        utterances: Sequence[IntentUtterance],
+        k: int,
+        fill: str = "product",
+        typed: bool = False,
         book: EntityBook | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if fill not in FILLS:
             raise UnknownName("fill", fill, FILLS)
         self.k, self.fill = k, fill
@@ -130,30 +136,28 @@ class Augmentation(Sequence[str]):
 
     def _row(self, utterance: IntentUtterance) -> _Row:
         pieces, slots = cut_at_slots(utterance)
-        values = [slot.value for slot in slots]
-        options = [self.top.get(slot_type(slot.name)) or [slot.value] for slot in slots]
-        if self.fill == "one_at_a_time":
-            options = [[other for other in choices if other != value] for value, choices in zip(values, options)]
-        own = -1
-        if all(value in choices for value, choices in zip(values, options)):
-            own = 0
-            for value, choices in zip(values, options):
-                own = own * len(choices) + choices.index(value)
+        values, options, own = [], [], 0
+        for slot in slots:
+            choices = self.top.get(slot_type(slot.name)) or [slot.value]
+            if self.fill == "one_at_a_time":
+                choices = [other for other in choices if other != slot.value]
+            if own >= 0:
+                own = own * len(choices) + choices.index(slot.value) if slot.value in choices else -1
+            values.append(slot.value)
+            options.append(choices)
         return _Row(pieces, values, options, own)
 
     def _count(self, row: _Row) -> int:
+        """How many utterances a row gives, itself included."""
+        sizes = [len(choices) for choices in row.options]
         if self.fill == "one_at_a_time":
-            return 1 + sum(map(len, row.options))
-        return prod(map(len, row.options)) + (row.own < 0)
+            return 1 + sum(sizes)
+        return prod(sizes) if row.own >= 0 else 1 + prod(sizes)
 
     def __len__(self) -> int:
         return self.offsets[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -163,19 +167,15 @@ class Augmentation(Sequence[str]):
     def _text(self, row: _Row, number: int) -> str:
         """The ``number``-th utterance of a row: the original first, then the fillings that differ from it."""
         values = list(row.values)
-        number -= 1
-        if number < 0:
-            return _interleave(row.pieces, values)
-        if self.fill == "product":
-            number += 0 <= row.own <= number
-            for slot in reversed(range(len(values))):
-                number, choice = divmod(number, len(row.options[slot]))
-                values[slot] = row.options[slot][choice]
-        else:
-            slot = 0
-            while number >= len(row.options[slot]):
-                number, slot = number - len(row.options[slot]), slot + 1
-            values[slot] = row.options[slot][number]
+        filling = number - 1  # -1 is the original
+        if filling >= 0 and self.fill == "product":
+            filling += 0 <= row.own <= filling
+            choices = np.unravel_index(filling, [len(values) for values in row.options])
+            values = [row.options[slot][choice] for slot, choice in enumerate(choices)]
+        elif filling >= 0:
+            changes = [(slot, value) for slot, choices in enumerate(row.options) for value in choices]
+            slot, value = changes[filling]
+            values[slot] = value
         return _interleave(row.pieces, values)
 
     @cached_property
@@ -222,13 +222,12 @@ class TemplateExamples:
 
     utterances: Tokens
     templates: Tokens
-    template_ids: np.ndarray
-    groups: None = None
+    template_ids: ndarray
 
     def __len__(self) -> int:
         return len(self.template_ids)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         ids = self.template_ids[rows]
         utterances, templates = self.utterances[rows], self.templates[ids]
         views = Tokens.concatenate([utterances, utterances, templates, templates])
@@ -240,22 +239,17 @@ def template_examples(
 ) -> TemplateExamples:
     """Examples of one dataset (single-source) or of several together (multi-source); templates are tokenised once."""
     utterances = _tokenise(encoder, augmentations, max_length, cache)
-    index: dict[str, int] = {}
-    ids = [
-        np.repeat(np.array([index.setdefault(text, len(index)) for text in a.templates], np.int64), a.counts)
-        for a in augmentations
-    ]
-    templates = tokenise_once(encoder, list(index), max_length, cache)
-    return TemplateExamples(utterances, templates, np.concatenate(ids))
+    templates = Numbers()
+    template_ids = [np.repeat(templates.of(part.templates), part.counts) for part in augmentations]
+    template_tokens = tokenise_once(encoder, list(templates), max_length, cache)
+    return TemplateExamples(utterances, template_tokens, np.concatenate(template_ids))
 
 
 def augmented_dropout_examples(
     encoder, augmentations: Sequence[Augmentation], max_length: int = 32, cache=None
 ) -> PairExamples:
     """The utterances alone, each its own positive: L_u, which is SimCSE on augmented data ("-aug" rows)."""
-    tokens = _tokenise(encoder, augmentations, max_length, cache)
-    rows = np.arange(len(tokens))
-    return PairExamples(tokens, rows, rows)
+    return twice(_tokenise(encoder, augmentations, max_length, cache))
 
 
 def _tokenise(encoder, augmentations: Sequence[Augmentation], max_length: int, cache) -> Tokens:

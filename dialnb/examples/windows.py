@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
+from numpy.random import Generator
 
 from dialnb.errors import DataError, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.losses import inverse_response_frequency
-from dialnb.models.tokens import Tokens
-from dialnb.training.objective import Batch
+from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
 
 WINDOWS = (1, 2, 3)
 RESPONSE_LENGTH = 64
 WHOLE = 1 << 20  # tokens: utterances are kept whole, since contexts are cut from the left and responses from the right
-WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+WEIGHTINGS: dict[str, Callable[[ndarray], ndarray]] = {
     "irf": lambda frequency: inverse_response_frequency(frequency).numpy(),
     "inverse square root": lambda frequency: 1 / np.sqrt(frequency),
 }
@@ -42,7 +44,7 @@ def response_frequencies(dialogues: Iterable[Sequence[str]]) -> Counter[str]:
     return Counter(response_key(text) for utterances in dialogues for text in utterances)
 
 
-def cumulative_share(frequencies: Counter[str]) -> np.ndarray:
+def cumulative_share(frequencies: Counter[str]) -> ndarray:
     """Share of the corpus covered by its 1, 2, 3, ... most frequent utterances (Figure 1).
 
     >>> cumulative_share(Counter({"yes": 3, "no": 1})).tolist()
@@ -68,23 +70,23 @@ class WindowExamples:
 
     tokens: Tokens
     affixes: tuple[int, int]  # how many special tokens begin and end every sequence
-    utterances: np.ndarray
-    places: np.ndarray
-    windows: np.ndarray
+    utterances: ndarray
+    places: ndarray
+    windows: ndarray
     longest: int  # what the encoder can read
-    extras: dict[str, np.ndarray]
-    groups: Sequence[np.ndarray]
+    extras: dict[str, ndarray]
+    groups: Sequence[ndarray]
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+    def batch(self, rows: ndarray, rng: Generator) -> Batch:
         places, windows = self.places[rows], self.windows[rows]
         pair = Tokens.concatenate([self.contexts(places, int(windows[0])), self.responses(places)])
         arrays = {name: values[places] for name, values in self.extras.items()}
         return Batch(len(rows), {"pair": pair}, arrays | {"window": windows})
 
-    def contexts(self, places: np.ndarray, window: int) -> Tokens:
+    def contexts(self, places: ndarray, window: int) -> Tokens:
         """The utterances before each place, a separator behind each, cut from the left to the window's length."""
         before, _ = self.affixes
         said = self.utterances[places[:, None] + np.arange(-window, 0)]
@@ -93,22 +95,19 @@ class WindowExamples:
         cut = np.clip(excess - (np.cumsum(lengths, 1) - lengths), 0, lengths)
         starts = self.tokens.offsets[said] + before + cut
         opening = np.zeros((len(places), 1), np.int64)  # the first sequence's first tokens are everybody's
-        return self._gather(np.hstack([opening, starts]), np.hstack([opening + before, lengths - cut]))
+        return self._join(np.hstack([opening, starts]), np.hstack([opening + before, lengths - cut]))
 
-    def responses(self, places: np.ndarray) -> Tokens:
+    def responses(self, places: ndarray) -> Tokens:
         """The utterance at each place, cut from the right."""
         _, after = self.affixes
         said = self.utterances[places]
         bodies = np.minimum(self.tokens.lengths[said], min(RESPONSE_LENGTH, self.longest)) - after
         starts = np.stack([self.tokens.offsets[said], self.tokens.offsets[said + 1] - after], 1)
-        return self._gather(starts, np.stack([bodies, np.full(len(said), after)], 1))
+        return self._join(starts, np.stack([bodies, np.full(len(said), after)], 1))
 
-    def _gather(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
+    def _join(self, starts: ndarray, lengths: ndarray) -> Tokens:
         """One sequence per row, put together from stretches of the flat token ids, one per column."""
-        offsets = np.concatenate([[0], np.cumsum(lengths.sum(1))])
-        flat = lengths.ravel()
-        where = np.repeat(starts.ravel() - (np.cumsum(flat) - flat), flat) + np.arange(offsets[-1])
-        return Tokens(self.tokens.ids[where], offsets)
+        return Tokens(self.tokens.ids[stretches(starts, lengths)], offsets_of(lengths.sum(1)))
 
 
 def window_examples(
@@ -127,27 +126,28 @@ def window_examples(
     """
     if weighting is not None and weighting not in WEIGHTINGS:
         raise UnknownName("weighting", weighting, WEIGHTINGS)
-    texts: dict[str, int] = {}
-    keys: dict[str, int] = {}
-    utterances, key_of, turn = [], [], []
-    for said in dialogues:
-        utterances += [texts.setdefault(text, len(texts)) for text in said]
-        key_of += [keys.setdefault(response_key(text), len(keys)) for text in said]
-        turn += range(len(said))
-    groups = [np.flatnonzero(np.array(turn, np.int32) >= window) for window in windows]
-    if not sum(map(len, groups)):
+    texts, responses = Numbers(), Numbers()
+    dialogues = list(dialogues)
+    utterances = texts.of(text for said in dialogues for text in said)
+    response_ids = responses.of(response_key(text) for said in dialogues for text in said)
+    turn = joined(range(len(said)) for said in dialogues)
+    places = [np.flatnonzero(turn >= window) for window in windows]
+    sizes = [len(part) for part in places]
+    if not sum(sizes):
         raise DataError(f"no dialogue has the {min(windows) + 1} utterances that the smallest window needs")
-    pieces = encoder.wordpieces
-    read = pieces if cache is None else lambda *a: pieces.cached(*a, cache)
-    extras, key_ids = {}, np.array(key_of)
+    extras = {}
     if weighting is not None:
-        extras["weights"] = WEIGHTINGS[weighting](np.bincount(key_ids))[key_ids].astype(np.float32)
+        weights = WEIGHTINGS[weighting](np.bincount(response_ids))
+        extras["weights"] = weights[response_ids].astype(np.float32)
     if mask_duplicates:
-        extras["duplicates"] = key_ids
-    places = np.concatenate(groups)
-    sizes = np.cumsum([len(group) for group in groups])[:-1]
+        extras["duplicates"] = response_ids
     return WindowExamples(
-        read(list(texts), WHOLE, "right"), (len(pieces.prefix), len(pieces.suffix)), np.array(utterances), places,
-        np.repeat(np.array(windows, np.int64), [len(group) for group in groups]), encoder.max_length, extras,
-        np.split(np.arange(len(places)), sizes),
-    )  # fmt: skip
+        tokens=encoder.wordpieces(list(texts), WHOLE, cache=cache),
+        affixes=(len(encoder.wordpieces.prefix), len(encoder.wordpieces.suffix)),
+        utterances=utterances,
+        places=np.concatenate(places),
+        windows=np.repeat(windows, sizes),
+        longest=encoder.max_length,
+        extras=extras,
+        groups=np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1]),
+    )

@@ -6,25 +6,31 @@ installed with it and needs no network; the menus work without a kernel), and a 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
-from functools import partial
-from html import escape as escape_all
+from html import escape
+from itertools import product
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import pandas as pd
+import yaml
+from matplotlib.figure import Figure
+from plotly.subplots import make_subplots
 
 from dialnb import plots
-from dialnb.explore.panel import png
-from dialnb.plots.style import INK, LINE, STYLE, looks, require
+from dialnb.plots.style import INK, looks, png, require
 
-escape = partial(escape_all, quote=False)  # plotly shows &quot; as it is written
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
 """The label of one's own sentences, which stand out."""
+LOOK = yaml.safe_load(Path(__file__).with_name("map.yaml").read_text(encoding="utf-8"))
 
-SYMBOLS = {"s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
-           "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon"}  # fmt: skip
+
+def _plain(text: str) -> str:
+    """A text that plotly shows as it is; it knows no &quot;."""
+    return escape(str(text), quote=False)
 
 
 @dataclass(frozen=True)
@@ -41,100 +47,84 @@ class SpaceMap:
         require(self.data, "a map", (*needed, *self.colours))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.live() | {"image/png": png(self.picture(), 90)}
+        return self.live() | {"image/png": b64encode(png(self.picture(), 90)).decode()}
 
     def live(self) -> dict[str, Any]:
         """The interactive form alone: where there is a picture, plotly shows it until the mouse comes near."""
         return {PLOTLY: self.interactive(), "text/plain": self.title or "a map"}
 
-    def picture(self) -> Any:
+    def picture(self) -> Figure:
         """All colours below each other, all panels and projections beside each other."""
-        several = self.data["panel"].nunique() > 1
-        place = self.data["panel"] + ", " + self.data["projection"] if several else self.data["projection"]
-        shown = [self.data.assign(place=place, row=f"by {colour}", label=self.data[colour]) for colour in self.colours]
+        place = self.data["projection"]
+        if self.data["panel"].nunique() > 1:
+            place = self.data["panel"] + ", " + place
+        rows = []
+        for colour in self.colours:
+            rows.append(self.data.assign(place=place, row=f"by {colour}", label=self.data[colour]))
+        data = pd.concat(rows, ignore_index=True)
         return plots.projection_panels(
-            pd.concat(shown, ignore_index=True), panels="place", rows="row", circles=(OWN,), title=self.title
+            data,
+            panels="place",
+            rows="row",
+            circles=(OWN,),
+            title=self.title,
         )
 
     def interactive(self) -> dict[str, Any]:
-        """The figure that plotly draws."""
-        panels, projections = (list(dict.fromkeys(self.data[name])) for name in ("panel", "projection"))
-        traces, places, owner = [], [], []
-        for colour in self.colours:
-            style = looks(label for label in self.data[colour] if label != OWN) | {OWN: (INK, "o", None)}
-            for label, (tint, marker, _) in style.items():
-                for number, panel in enumerate(panels, 1):
-                    points = self.data[(self.data["panel"] == panel) & (self.data[colour] == label)]
-                    by = [points[points["projection"] == projection] for projection in projections]
-                    if len(points):
-                        traces.append(
-                            _trace(by[0], label, number, _look(label, tint, marker), colour == self.colours[0])
-                        )
-                        places.append([(part["x"].round(3).tolist(), part["y"].round(3).tolist()) for part in by])
-                        owner.append(colour)
-        recolour = [_button(f"colour: {c}", {"visible": [own == c for own in owner]}) for c in self.colours]
-        move = [
-            _button(projection, {"x": [p[i][0] for p in places], "y": [p[i][1] for p in places]},
-                    {f"annotations[{n}].text": self._caption(panel, projection) for n, panel in enumerate(panels)})
-            for i, projection in enumerate(projections)
-        ]  # fmt: skip
-        captions = [self._caption(panel, projections[0]) for panel in panels]
-        layout = _layout(captions, [recolour, move], self.title)
-        return {"data": traces, "layout": layout, "config": {"displayModeBar": False, "scrollZoom": True}}
+        """The figure that plotly draws, with a menu of its views: each projection, coloured by each column."""
+        panels = list(self.data["panel"].unique())
+        views = list(product(self.data["projection"].unique(), self.colours))
+        figure = make_subplots(1, len(panels), subplot_titles=panels, horizontal_spacing=0.02)
+        view_of_trace = []
+        for view in views:
+            projection, colour = view
+            shown = self.data[self.data["projection"] == projection]
+            labels = [label for label in shown[colour] if label != OWN]
+            styles = looks(labels) | {OWN: ("white", "o", None)}
+            for (label, style), (column, panel) in product(styles.items(), enumerate(panels, 1)):
+                points = shown[(shown[colour] == label) & (shown["panel"] == panel)]
+                if len(points):
+                    trace = _trace(points, label, style)
+                    figure.add_trace(trace, row=1, col=column)
+                    figure.data[-1].update(showlegend=column == 1, visible=view == views[0])
+                    view_of_trace.append(view)
+        buttons = []
+        for view in views:
+            visible = [of_trace == view for of_trace in view_of_trace]
+            captions = {f"annotations[{n}].text": self._caption(panel, view[0]) for n, panel in enumerate(panels)}
+            label = f"{_plain(view[0])}, colour: {_plain(view[1])}"
+            buttons.append({"label": label, "method": "update", "args": [{"visible": visible}, captions]})
+        for annotation, panel in zip(figure.layout.annotations, panels):
+            annotation.text = self._caption(panel, views[0][0])
+        figure.update_layout(LOOK["layout"], title_text=_plain(self.title), template="none")
+        figure.update_layout(updatemenus=[LOOK["menu"] | {"buttons": buttons}])
+        figure.update_xaxes(LOOK["axes"]).update_yaxes(LOOK["axes"]).update_annotations(LOOK["captions"])
+        return figure.to_plotly_json() | {"config": {"displayModeBar": False, "scrollZoom": True}}
 
     def _caption(self, panel: str, projection: str) -> str:
         shown = self.data[(self.data["panel"] == panel) & (self.data["projection"] == projection)]
-        return f"<b>{escape(panel)}</b>, neighbours preserved: {shown['preservation'].iloc[0]:.2f}"
+        return f"<b>{_plain(panel)}</b>, neighbours preserved: {shown['preservation'].iloc[0]:.2f}"
 
 
-def _look(label: str, tint: str, marker: str) -> dict[str, Any]:
-    """The marker of a label; plotly's triangles look smaller than they are."""
-    if label == OWN:
-        return {"color": "white", "symbol": "circle", "size": 11, "line": {"width": 2, "color": INK}}
-    size = 10 if "triangle" in SYMBOLS[marker] else 8
-    return {"color": tint, "symbol": SYMBOLS[marker], "size": size, "line": {"width": 0.5, "color": "white"}}
-
-
-def _trace(points: pd.DataFrame, label: str, panel: int, look: dict[str, Any], visible: bool) -> dict[str, Any]:
-    """The points of one label in one panel; the names of a panel beside the first stand there already."""
-    said = ["<br>".join(map(escape, wrap(text, 60))) for text in points["text"]]
-    more = points["detail"].map(escape).str.replace("\n", "<br>")
-    hover = [f"<b>{text}</b><br>{detail}" for text, detail in zip(said, more)]
-    axis = "" if panel == 1 else str(panel)
+def _trace(points: pd.DataFrame, label: str, style: tuple) -> dict[str, Any]:
+    """The points of one label; one's own sentences are rings, and plotly's triangles look smaller than they are."""
+    tint, symbol = style[0], LOOK["symbols"][style[1]]
+    size, edge = (11, {"width": 2, "color": INK}) if label == OWN else (8, {"width": 0.5, "color": "white"})
+    if "triangle" in symbol:
+        size = 10
+    hover = []
+    for text, detail in zip(points["text"], points["detail"]):
+        lines = "<br>".join(_plain(line) for line in wrap(text, 60))
+        more = _plain(detail).replace("\n", "<br>")
+        hover.append(f"<b>{lines}</b><br>{more}")
     return {
-        "type": "scatter", "mode": "markers", "name": escape(str(label)), "legendgroup": str(label),
-        "showlegend": panel == 1, "x": points["x"].round(3).tolist(), "y": points["y"].round(3).tolist(),
-        "xaxis": f"x{axis}", "yaxis": f"y{axis}", "hovertext": hover, "hoverinfo": "text", "marker": look,
-        "visible": visible,
-    }  # fmt: skip
-
-
-def _button(label: str, traces: dict[str, Any], layout: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"label": escape(label), "method": "update", "args": [traces, layout or {}]}
-
-
-def _layout(captions: list[str], menus: list[list[dict[str, Any]]], title: str) -> dict[str, Any]:
-    width = 1 / len(captions)
-    layout: dict[str, Any] = {
-        "height": 520, "autosize": True, "margin": {"l": 10, "r": 10, "t": 90, "b": 40}, "hovermode": "closest",
-        "dragmode": "pan", "paper_bgcolor": "white", "plot_bgcolor": "white",
-        "font": {"family": STYLE["font.family"] + ", sans-serif", "color": INK},
-        "title": {"text": escape(title), "x": 0.01}, "hoverlabel": {"bgcolor": "white", "align": "left"},
-        "legend": {"itemsizing": "constant"},
-        "updatemenus": [
-            {"buttons": buttons, "x": 0.22 * place, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
-            for place, buttons in enumerate(menus) if len(buttons) > 1
-        ],
-        "annotations": [
-            {"text": text, "x": (place + 0.5) * width, "xref": "paper", "xanchor": "center", "y": -0.02,
-             "yref": "paper", "yanchor": "top", "showarrow": False}
-            for place, text in enumerate(captions)
-        ],
-    }  # fmt: skip
-    frame = {"showticklabels": False, "showgrid": False, "zeroline": False, "showline": True, "mirror": True}
-    for number in range(len(captions)):
-        end = "" if number == 0 else str(number + 1)
-        domain = [number * width + 0.01 * (number > 0), (number + 1) * width - 0.01 * (number + 1 < len(captions))]
-        layout[f"xaxis{end}"] = {**frame, "linecolor": LINE, "domain": domain, "anchor": f"y{end}"}
-        layout[f"yaxis{end}"] = {**frame, "linecolor": LINE, "anchor": f"x{end}"}
-    return layout
+        "type": "scatter",
+        "mode": "markers",
+        "name": _plain(label),
+        "legendgroup": str(label),
+        "x": points["x"].round(3).tolist(),
+        "y": points["y"].round(3).tolist(),
+        "hovertext": hover,
+        "hoverinfo": "text",
+        "marker": {"color": tint, "symbol": symbol, "size": size, "line": edge},
+    }

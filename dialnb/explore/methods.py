@@ -5,22 +5,16 @@ They show what a method does to a space, not how good it is; the papers' noteboo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from dialnb.data import load
 from dialnb.errors import UnknownName
 from dialnb.evaluation.selection import Scorer, cosine_scorer
-from dialnb.examples.manipulations import TASKS
+from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
+from dialnb.files import say
 from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.runs.files import say
+from dialnb.runs.grid import Model, job_of
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
-from dialnb.studies.matching import CONTRAST, Matching, train_matching
-from dialnb.studies.selectors import FINE_TUNING, assemble, train_selector
-from dialnb.studies.templates import Filled, train_templates
-from dialnb.studies.training import Job, training
-from dialnb.training.recipes import get_recipe
 
 RAW = "raw"
 """The encoder as it is, among the methods."""
@@ -60,34 +54,33 @@ def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed:
     raw = load_encoder(encoder) if isinstance(encoder, str) else encoder
     cache = StageCache(default_stages(), fresh_since(), say)
     made = {}
-    for name, (function, inputs) in jobs(raw, size_of(profile), seed).items():
-        made[name], record = cache.run(f"train {name}", function, inputs)
+    for name, model in models(size_of(profile)).items():
+        made[name], record = cache.run(f"train {name}", *job_of({}, model, raw, seed))
         say(f"{name}: {'found again' if record.cached else f'trained in {record.seconds:.0f} s'}")
     selector = made.pop("UMS")
     encoders = {RAW: raw} | {name: result["encoder"] for name, result in made.items()}
     scorers = {name: cosine_scorer(own) for name, own in encoders.items()}
-    return Methods(encoders, scorers | {"UMS": assemble(selector["encoder"], selector["heads"], INPUT).score})
+    return Methods(encoders, scorers | {"UMS": selector["selector"].score})
 
 
-def jobs(raw: Encoder, size: Size, seed: int) -> Mapping[str, Job]:
-    """The stages by method: the printed recipes with fewer and larger steps, and less memory."""
-    talk, steps = [load("bundled/dialogues")], {"max_steps": size.steps, "precision": "float32", "seed": seed}
-    dse = replace(get_recipe("DSE").settings, batch_size=32, learning_rate=4e-4, head_learning_rate=1e-2, **steps)
-    wmdc = replace(get_recipe("WMDC").settings, batch_size=24, learning_rate=5e-4, head_learning_rate=1e-2, **steps)
-    tadse = replace(get_recipe("TaDSE").settings, batch_size=16, learning_rate=2e-4, **steps)
-    matching = replace(CONTRAST, batch_size=8, learning_rate=5e-4, **steps)
-    manipulation = replace(FINE_TUNING, batch_size=4, learning_rate=4e-4, epochs=1, **steps)
-    snips = load("bundled/SNIPS", "slots")
-    few = Matching(negatives=4, dialogues=size.dialogues, max_length=32)
-    return {
-        "DSE": training("DSE", raw, talk, dse, size.dialogues),
-        "DialogueCSE": (train_matching, {"encoder": raw, "corpora": [load("bundled/SGD")], "matching": few,
-                                         "settings": matching, "min_turns": 4, "dev": ()}),
-        "TaDSE": (train_templates, {"recipe": "TaDSE", "encoder": raw, "settings": tadse, "options": {},
-                                    "sources": [Filled("SNIPS", snips, limit=size.dialogues)]}),
-        "WMDC": training("WMDC", raw, talk, wmdc, size.dialogues),
-        "UMS": (train_selector, {"name": "UMS", "encoder": raw, "parts": [load("bundled/UbuntuIRC", "selection-10")],
-                                 "settings": manipulation, "tasks": TASKS, "protocol": "paper",
-                                 "limit": size.dialogues, "max_length": INPUT, "dev": None, "probe": None,
-                                 "seeds": (seed,)}),
-    }  # fmt: skip
+def models(size: Size) -> dict[str, Model]:
+    """The methods: the printed recipes with fewer and larger steps, and less memory."""
+    talk = Dialogues([load("bundled/dialogues")], size.dialogues)
+    spoken = Sessions([load("bundled/SGD")], 4, size.dialogues)
+    templates = Templates([Filled("SNIPS", load("bundled/SNIPS", "slots"), limit=size.dialogues)])
+    lists = Lists([load("bundled/UbuntuIRC", "selection-10")], size.dialogues)
+    fast = {"head_learning_rate": 1e-2}
+    matching, selecting = {"negatives": 4, "max_length": 32}, {"max_length": INPUT}
+    chosen = {  # recipe, data, batch, rate, options
+        "DSE": ("DSE", talk, 32, 4e-4, {}),
+        "DialogueCSE": ("DialogueCSE I2", spoken, 8, 5e-4, matching),
+        "TaDSE": ("TaDSE", templates, 16, 2e-4, {}),
+        "WMDC": ("WMDC", talk, 24, 5e-4, {}),
+        "UMS": ("UMS", lists, 4, 4e-4, selecting),
+    }
+    made = {}
+    for name, (recipe, data, batch, rate, options) in chosen.items():
+        settings = {"max_steps": size.steps, "precision": "float32", "batch_size": batch, "learning_rate": rate}
+        settings |= fast if name in ("DSE", "WMDC") else {}
+        made[name] = Model(recipe, data=data, settings=settings, options=options)
+    return made

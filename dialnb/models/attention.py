@@ -13,6 +13,7 @@ Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probab
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 try:
@@ -41,14 +42,14 @@ def block_size(longest: int, limit: int = 512) -> int:
     return max(16, 1 << (longest - 1).bit_length()) if longest <= SHORT else max(limit, longest)
 
 
-def kernel_attention(qkv, starts: torch.Tensor, seed: torch.Tensor, block: int, dropout: float) -> torch.Tensor:
+def kernel_attention(qkv, starts: Tensor, seed: Tensor, block: int, dropout: float) -> Tensor:
     """The kernel for sequences of at most ``block`` tokens."""
     if block <= SHORT:
         return attention_kernel.short_attention(qkv, starts, seed, block, dropout)
     return flash_attention(qkv, starts, block, dropout)
 
 
-def grouped_attention(qkv: torch.Tensor, groups: tuple[tuple[int, int], ...], dropout: float = 0.0) -> torch.Tensor:
+def grouped_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], dropout: float = 0.0) -> Tensor:
     """The reference: one dense attention per group of equally long sequences."""
     outputs = []
     for (length, count), part in zip(groups, qkv.split([n * count for n, count in groups]), strict=True):
@@ -57,7 +58,7 @@ def grouped_attention(qkv: torch.Tensor, groups: tuple[tuple[int, int], ...], dr
     return torch.cat(outputs)
 
 
-def padded_attention(qkv: torch.Tensor, starts: torch.Tensor, longest: int, dropout: float = 0.0) -> torch.Tensor:
+def padded_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float = 0.0) -> Tensor:
     """One dense attention over all sequences, each padded to the longest; the device is not waited for."""
     lengths, tokens = starts.diff(), len(qkv)
     width = -(-longest // 16) * 16  # aligned, as the memory-efficient kernel wants a mask
@@ -70,7 +71,7 @@ def padded_attention(qkv: torch.Tensor, starts: torch.Tensor, longest: int, drop
     return context.transpose(1, 2).flatten(0, 1).index_select(0, rows)
 
 
-def flash_attention(qkv: torch.Tensor, starts: torch.Tensor, longest: int, dropout: float) -> torch.Tensor:
+def flash_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float) -> Tensor:
     """PyTorch's variable-length flash kernel; its dropout mask comes from the device's generator."""
     q, k, v = qkv.unbind(1)
     size = q.shape[-1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb.errors import DataError
 
@@ -58,19 +58,12 @@ class Coupling(nn.Module):
         for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
             nn.init.zeros_(parameter)
 
-    def _scale_and_shift(self, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        scale, shift = self.net(kept).chunk(2, -1)
-        return torch.tanh(scale), shift
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The new point, and the log-determinant of the change."""
         kept, moved = x[:, self.order].tensor_split([self.kept], 1)
-        scale, shift = self._scale_and_shift(kept)
+        scale, shift = self.net(kept).chunk(2, -1)
+        scale = torch.tanh(scale)
         return torch.cat([kept, moved * scale.exp() + shift], 1), scale.sum(1)
-
-    def inverse(self, z: torch.Tensor) -> torch.Tensor:
-        kept, moved = z.tensor_split([self.kept], 1)
-        scale, shift = self._scale_and_shift(kept)
-        return torch.cat([kept, (moved - shift) * (-scale).exp()], 1)[:, self.order.argsort()]
 
 
 class Flow(nn.Module):
@@ -83,7 +76,7 @@ class Flow(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.layers = nn.ModuleList(Coupling(dim, hidden, generator) for _ in range(layers))
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``f(x)`` and the log-determinant of its Jacobian."""
         total = x.new_zeros(len(x))
         for layer in self.layers:
@@ -91,12 +84,7 @@ class Flow(nn.Module):
             total = total + change
         return x, total
 
-    def inverse(self, z: torch.Tensor) -> torch.Tensor:
-        for layer in reversed(self.layers):
-            z = layer.inverse(z)
-        return z
-
-    def negative_log_likelihood(self, x: torch.Tensor) -> torch.Tensor:
+    def negative_log_likelihood(self, x: Tensor) -> Tensor:
         """Mean per dimension, in nats, without the constant of the normal density."""
         z, change = self(x)
         return (z.square().sum(1) / 2 - change).mean() / x.shape[1]

@@ -86,12 +86,17 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
     rows = "\n".join(f"| {key} | {value} |" for key, value in settings.items())
     return HEADER.format(
         licence="license: apache-2.0\n" if encoder.name == "mini" else "",
-        title=encoder.name, what=what, name=encoder.name, scores=_markdown(summary.round(2)), data="\n".join(data),
+        title=encoder.name,
+        what=what,
+        name=encoder.name,
+        scores=_markdown(summary.round(2)),
+        data="\n".join(data),
         training=f"{made}\n\n| setting | value |\n|---|---|\n{rows}",
-    )  # fmt: skip
+    )
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    head = ["shots", *map(str, table.columns)]
-    lines = [head, ["---"] * len(head), *([str(i), *map(str, row)] for i, row in zip(table.index, table.to_numpy()))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [["shots", *table.columns], ["---"] * (len(table.columns) + 1)]
+    for shots, values in zip(table.index, table.to_numpy()):
+        rows.append([shots, *values])
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)

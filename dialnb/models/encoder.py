@@ -12,24 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dialnb.errors import DataError, Offline, UnknownName
 from dialnb.models import packed as packed_path
-from dialnb.models.places import absent, can_ask_hub, fetch_encoder
-from dialnb.models.saving import READOUT, check_seal, read_readout, require_finite, save_encoder
-from dialnb.models.tokens import Packed, Tokens, pack
+from dialnb.models.places import READOUT, absent, can_ask_hub, fetch_encoder
+from dialnb.models.saving import check_seal, read_readout, require_finite, save_encoder
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
+from dialnb.tokens import Numbers, Packed, Tokens, pack
 
 POOLINGS = ("mean", "cls", "pooler", "max")
+NARROW = (torch.bfloat16, torch.float16)
 
 
 class Encoder(nn.Module):
@@ -104,35 +105,35 @@ class Encoder(nn.Module):
         ``truncate`` names the side that is cut."""
         return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
-    def hidden(self, tokens: Tokens) -> tuple[torch.Tensor, Packed]:
+    def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
         batch = pack(tokens, self.device)
         return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
 
-    def states(self, batch: Packed, first_only: bool = False) -> torch.Tensor:
+    def states(self, batch: Packed, first_only: bool = False) -> Tensor:
         """As ``hidden``, for a batch that is packed already (BERT family only); or its first tokens' states only."""
         return packed_path.packed_forward(
             self.transformer, batch, self.dtype, self.attention_dropout, self.compiled, first_only
         )
 
-    def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> torch.Tensor:
+    def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
-        inverse = torch.argsort(batch.rank).cpu().numpy()
+        order = torch.argsort(batch.rank).cpu().numpy()
+        narrow = self.dtype in NARROW
         rows = []
-        for start in range(0, len(inverse), chunk):
-            part = tokens[inverse[start : start + chunk]]
-            ids, mask = (torch.from_numpy(a).to(self.device) for a in part.padded(self.wordpieces.pad_id))
-            segments = {}
+        for start in range(0, len(order), chunk):
+            part = tokens[order[start : start + chunk]]
+            ids, mask = (torch.from_numpy(array).to(self.device) for array in part.padded(self.wordpieces.pad_id))
+            inputs = {"input_ids": ids, "attention_mask": mask}
             if part.types is not None:
                 types = torch.from_numpy(part.types.astype(np.int64)).to(self.device)
-                segments["token_type_ids"] = torch.zeros_like(ids).masked_scatter_(mask.bool(), types)
-            narrow = self.dtype in (torch.bfloat16, torch.float16)
-            with torch.autocast(self.device.type, self.dtype) if narrow else contextlib.nullcontext():
-                states = self.transformer(input_ids=ids, attention_mask=mask, **segments).last_hidden_state
+                inputs["token_type_ids"] = torch.zeros_like(ids).masked_scatter_(mask.bool(), types)
+            with torch.autocast(self.device.type, self.dtype, enabled=narrow):
+                states = self.transformer(**inputs).last_hidden_state
             rows.append(states[mask.bool()])
         return torch.cat(rows)
 
-    def pool(self, states: torch.Tensor, batch: Packed, pooling: str | None = None) -> torch.Tensor:
+    def pool(self, states: Tensor, batch: Packed, pooling: str | None = None) -> Tensor:
         """One vector per sequence, float32 or wider, in the caller's order.
 
         ``states`` are those of all tokens, or, enough for "cls" and "pooler", of the sequences' first tokens.
@@ -141,18 +142,20 @@ class Encoder(nn.Module):
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
         if pooling in ("mean", "max"):
-            wide = states.float() if states.dtype in (torch.bfloat16, torch.float16) else states
+            wide = states.float() if states.dtype in NARROW else states
             vectors = torch.segment_reduce(wide, pooling, lengths=batch.lengths, axis=0, unsafe=True)
             return vectors[batch.rank]
-        first = (states if len(states) == len(batch.rank) else states[batch.starts[:-1].long()])[batch.rank]
+        if len(states) > len(batch.rank):
+            states = states[batch.starts[:-1].long()]
+        first = states[batch.rank]
         if pooling == "pooler":
             pooler = getattr(self.transformer, "pooler", None)
             if pooler is None:
                 raise DataError(f"encoder {self.name!r} has no pooler layer: use pooling='cls' or 'mean'")
             first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
-        return first.float() if first.dtype in (torch.bfloat16, torch.float16) else first
+        return first.float() if first.dtype in NARROW else first
 
-    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> torch.Tensor:
+    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
         tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
         if self.packed and (pooling or self.pooling) in ("cls", "pooler"):
@@ -182,38 +185,41 @@ class Encoder(nn.Module):
         """
         if isinstance(texts, str):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
-        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        out = np.empty((len(places), self.dim), np.float32)
-        normalize = self.normalize if normalize is None else normalize
-        training, _ = self.training, self.eval()
+        numbers = Numbers()
+        rows = numbers.of(texts)
+        tokens = self.tokenize([self.prompt + text for text in numbers], max_length, truncate)
+        out = np.empty((len(tokens), self.dim), np.float32)
+        training = self.training
+        self.eval()
         try:
-            tokens = self.tokenize([self.prompt + text for text in places], max_length, truncate)
-            order = np.argsort(-tokens.lengths, kind="stable")
             budget = max(1, batch_size) * min(max_length or self.length, 32)
-            bar = Bar(total=len(order), desc=f"encode {self.name}", unit="text", disable=not show_progress)
-            for part in _by_budget(order, tokens.lengths, budget):
+            bar = Bar(total=len(tokens), desc=f"encode {self.name}", unit="text", disable=not show_progress)
+            for part in by_budget(tokens.lengths, budget):
                 vectors = self.embed(tokens[part], pooling)
-                out[part] = (F.normalize(vectors, dim=-1) if normalize else vectors).float().cpu().numpy()
+                if self.normalize if normalize is None else normalize:
+                    vectors = F.normalize(vectors, dim=-1)
+                out[part] = vectors.float().cpu().numpy()
                 bar.update(len(part))
             bar.close()
         finally:
             self.train(training)
-        return out if len(places) == len(texts) else out[[places[text] for text in texts]]
+        return out[rows]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
         return save_encoder(self, Path(folder), card, dtype)
 
 
-def _by_budget(order: np.ndarray, lengths: np.ndarray, budget: int):
-    """Cut ``order`` into runs of at most ``budget`` tokens (at least one text each)."""
+def by_budget(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """The numbers of all texts from the longest to the shortest, in runs of at most ``budget`` tokens (at least one
+    text each)."""
+    order = np.argsort(-lengths, kind="stable")
     ends = np.cumsum(lengths[order])
-    start = 0
+    start = before = 0
     while start < len(order):
-        before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
         yield order[start:stop]
-        start = stop
+        start, before = stop, ends[stop - 1]
 
 
 @contextlib.contextmanager
@@ -284,9 +290,14 @@ def load_encoder(
     weights = sorted(folder.glob("*.safetensors"))
     require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
     encoder = Encoder(
-        transformer, tokenizer, readout.pooling or "mean", place.name, readout.length or tokenizer.model_max_length,
-        readout.normalize, readout.prompt,
-    )  # fmt: skip
+        transformer,
+        tokenizer,
+        readout.pooling or "mean",
+        place.name,
+        readout.length or tokenizer.model_max_length,
+        readout.normalize,
+        readout.prompt,
+    )
     if readout.lowercase and encoder.tokenizer.tokenize("ABC") != encoder.tokenizer.tokenize("abc"):
         raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")
     return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

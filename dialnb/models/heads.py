@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -29,7 +29,7 @@ class WordHead(nn.Module):
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 
-    def forward(self, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """Logits ``[n, vocabulary]``; the product runs in the precision of ``states``, the logits are float32."""
         inner = F.gelu(F.linear(states, self.dense.weight.to(states.dtype), self.dense.bias.to(states.dtype)))
         wide = torch.promote_types(inner.dtype, torch.float32)

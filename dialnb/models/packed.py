@@ -25,7 +25,7 @@ from dialnb.models.attention import (
     kernel_attention,
     padded_attention,
 )
-from dialnb.models.tokens import Packed
+from dialnb.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
 ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": lambda x: F.gelu(x, approximate="tanh")}
@@ -104,7 +104,7 @@ def packed_forward(
         if x.device.type == "cuda":
             attend = partial(_padded, longest=packed.max_length)
         elif cpu.serves(x) and torch.is_grad_enabled():
-            attend = partial(_tiled, tiles=packed.tiles)
+            attend = partial(_tiled, tiles=cpu.make_tiles(packed.groups))
         else:
             attend = partial(_grouped, groups=packed.groups)
         if first_only and cpu.serves(x):

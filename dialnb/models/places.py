@@ -14,14 +14,25 @@ from dialnb.data import sources
 from dialnb.data.sources import Source, SourceFile
 from dialnb.data.store import default_store
 from dialnb.errors import DataError, Offline
-from dialnb.models.saving import CARD, READOUT, sha256
+from dialnb.files import sha256
 
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 NEEDED = ("config.json", "model.safetensors")
-FILES = (
-    *NEEDED, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
-    "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", *READOUT, CARD,
-)  # fmt: skip
+CARD = "README.md"
+MODULES = "modules.json"
+PROMPTS = "config_sentence_transformers.json"
+LENGTHS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Where sentence-transformers keeps the length of an encoder; other families than BERT had names of their own once."""
+POOLING = "1_Pooling/config.json"
+READOUT = (MODULES, PROMPTS, *LENGTHS, POOLING)
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
+)
+FILES = (*NEEDED, *TOKENIZER, *READOUT, CARD)
 SHARED = ["*.json", "*.txt", "*.safetensors", "*.model"]
 """What a copy of an encoder of the hub holds; neither pickles nor exports to other engines."""
 

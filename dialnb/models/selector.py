@@ -12,12 +12,12 @@ from torch import nn
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
-from dialnb.models.encoder import Encoder, _by_budget, load_encoder
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
+from dialnb.models.encoder import Encoder, by_budget, load_encoder
 from dialnb.models.saving import require_finite, seal
-from dialnb.models.tokens import Tokens
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.progress import Bar
+from dialnb.tokens import Numbers
 
 HEADS = "selector.safetensors"
 
@@ -57,9 +57,9 @@ class Selector(nn.Module):
         super().__init__()
         self.encoder = add_marks(encoder, seed)
         self.max_length = min(max_length, encoder.max_length)
-        self.heads = nn.ModuleDict(
-            {name: nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1)) for name in ("selection", *TASKS)}
-        )
+        self.heads = nn.ModuleDict()
+        for name in ("selection", *TASKS):
+            self.heads[name] = nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1))
         generator, bound = torch.Generator().manual_seed(seed), encoder.dim**-0.5
         for parameter in self.heads.parameters():  # nn.Linear's own distribution, from a generator of our own
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
@@ -76,35 +76,34 @@ class Selector(nn.Module):
         tie exactly.
         """
         budget = batch_tokens or (1 << 12 if self.encoder.device.type == "cpu" else 1 << 14)
-        number: dict[str, int] = {}
-        for group in groups:
-            for text in (*group.context, *group.candidates):
-                number.setdefault(text, len(number))
-        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(number))
-        rows: dict[tuple[tuple[str, ...], str], int] = {}
-        places = [[rows.setdefault((g.context, c), len(rows)) for c in g.candidates] for g in groups]
-        inputs = [layout.selection([pieces[number[u]] for u in c], pieces[number[r]]) for c, r in rows]
-        tokens = Tokens.from_lists([i.ids for i in inputs], [i.types for i in inputs])
+        texts = {text: None for group in groups for text in (*group.context, *group.candidates)}
+        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(texts))
+        piece_of = dict(zip(texts, pieces, strict=True))
+        rows = Numbers()
+        places = [[rows[group.context, candidate] for candidate in group.candidates] for group in groups]
+        inputs = []
+        for context, response in rows:
+            inputs.append(layout.selection([piece_of[text] for text in context], piece_of[response]))
+        tokens = input_tokens(inputs)
         scores = torch.zeros(len(rows))
-        training, _ = self.training, self.eval()
+        training = self.training
+        self.eval()
         bar = Bar(total=len(rows), desc=f"score {self.encoder.name}", unit="response", disable=not show_progress)
         try:
-            for part in _by_budget(tokens.lengths.argsort(kind="stable")[::-1], tokens.lengths, budget):
-                vectors = self.encoder.embed(tokens[part], "cls")
-                scores[torch.from_numpy(part.copy())] = (
-                    self.heads["selection"](vectors).squeeze(-1).sigmoid().float().cpu()
-                )
+            for part in by_budget(tokens.lengths, budget):
+                logits = self.heads["selection"](self.encoder.embed(tokens[part], "cls"))
+                scores[torch.from_numpy(part)] = logits.squeeze(-1).sigmoid().float().cpu()
                 bar.update(len(part))
         finally:
             bar.close()
             self.train(training)
         return [scores[row].tolist() for row in places]
 
-    def save(self, folder: str | Path, card: str | None = None) -> Path:
-        """The encoder's folder (loads as any encoder) with the heads beside it."""
+    def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
+        """Write the encoder's folder (loads as any encoder) with the heads beside it."""
         from safetensors.torch import save_file
 
-        folder = self.encoder.save(folder, card)
+        folder = self.encoder.save(folder, card, dtype)
         facts = {"max_length": str(self.max_length), "dropout": json.dumps(self.heads["selection"][0].p)}
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         save_file(stored, folder / HEADS, metadata=facts)

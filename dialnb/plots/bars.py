@@ -6,8 +6,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dialnb.claims.intervals import mean_interval
-from dialnb.plots.style import COLUMN, INK, WIDE, canvas, in_style, legend_below, looks, require
+from dialnb.plots.style import (
+    COLUMN,
+    INK,
+    WIDE,
+    canvas,
+    in_style,
+    interval_of_seeds,
+    legend_below,
+    looks,
+    require,
+    split,
+)
 
 HATCHES = ("", "///", "...", "xx")
 
@@ -28,36 +38,34 @@ def grouped_bars(
     there are several.
     """
     require(data, "grouped_bars", [column for column in (x, bar, value) if column])
-    groups = list(dict.fromkeys(data[x]))
-    kinds = list(dict.fromkeys(data[bar])) if bar else [""]
-    figure = canvas(WIDE if len(groups) * len(kinds) > 8 else max(COLUMN, 0.8 * len(groups) * len(kinds)), 3.6)
-    axes, width = figure.subplots(), 0.8 / len(kinds)
-    for place, (kind, (colour, _, _)) in enumerate(looks(kinds).items()):
-        shown = data[data[bar] == kind] if bar else data
-        at = np.arange(len(groups)) + (place - (len(kinds) - 1) / 2) * width
-        found = [_interval(shown[shown[x] == group], value) for group in groups]
-        heights = [interval.estimate if interval else np.nan for interval in found]
-        look = {"facecolor": colour, "edgecolor": "white", "hatch": HATCHES[place % len(HATCHES)]}
-        axes.bar(at, heights, width * 0.94, label=str(kind), **look)
-        tops = [i.high if i and np.isfinite(i.high) else h for i, h in zip(found, heights)]
-        for left, interval, height, top in zip(at, found, heights, tops):
-            if interval and np.isfinite(interval.low):
-                axes.plot([left, left], [interval.low, interval.high], color=INK, lw=1.3)
-            if np.isfinite(height):
-                axes.annotate(
-                    f"{height:.2f}", (left, top), (0, 3), textcoords="offset points", ha="center", va="bottom"
-                )
+    groups, kinds = data[x].unique(), split(data, bar)
+    count = len(groups) * len(kinds)
+    figure = canvas(np.clip(0.8 * count, COLUMN, WIDE), 3.6)
+    axes = figure.subplots()
+    width = 0.8 / len(kinds)
+    left = np.arange(len(groups)) - 0.4 + width / 2
+    for place, (kind, (colour, *_)) in enumerate(looks(kinds).items()):
+        scores = interval_of_seeds(kinds[kind], x, value).reindex(groups)
+        means = scores["mean"]
+        whiskers = np.nan_to_num([means - scores["low"], scores["high"] - means])
+        bars = axes.bar(
+            left + place * width,
+            means,
+            width * 0.94,
+            yerr=whiskers,
+            label=str(kind),
+            color=colour,
+            edgecolor="white",
+            hatch=HATCHES[place % len(HATCHES)],
+            ecolor=INK,
+        )
+        axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.set_xticks(range(len(groups)), groups)
     axes.set(ylabel=y_label, title=title)
-    axes.set_ylim(bottom=0 if data[value].min() >= 0 else None, top=axes.get_ylim()[1] * 1.08)
+    axes.margins(y=0.12)
+    if data[value].min() >= 0:
+        axes.set_ylim(bottom=0)
     axes.grid(axis="y")
     if bar:
         legend_below(figure, axes.get_legend_handles_labels()[0], len(kinds))
     return figure
-
-
-def _interval(rows: pd.DataFrame, value: str):
-    """Mean and interval over seeds; None where there is nothing."""
-    if rows.empty:
-        return None
-    return mean_interval((rows.groupby("seed")[value].mean() if "seed" in rows else rows[value]).to_numpy())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from textwrap import shorten
-
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from dialnb.plots.style import BLUE, CARD, GREEN, INK, ORANGE, RED, SOFT, WIDE, canvas, in_style, require
+from dialnb.plots.sketch import Page, wrapped
+from dialnb.plots.style import BLUE, GREEN, ORANGE, RED, SOFT, WIDE, canvas, in_style, require
 
-CELL = 0.115
-"""Inches of one token in a drawn matrix; a vector is as wide as six of them, whatever its true width."""
+CELL, VECTOR = 0.115, 6
+"""Inches of one token in a drawn matrix, and the cells of a vector, whatever its true width."""
+ENCODED, MATCHED, SEEN, POOLED = 3.05, 4.75, 6.35, 7.7
+"""Where the columns of the drawing begin."""
 
 
 @in_style
@@ -24,85 +24,141 @@ def architecture(data: pd.DataFrame, *, candidates: int = 10, title: str = "Matc
     which turns the response into its version as seen from that turn; their mean is compared with the response itself.
     """
     require(data, "architecture", ("role", "text", "tokens", "width"))
-    turns = data[~data["role"].isin(("response", "negative"))]
     (response,) = data[data["role"] == "response"].itertuples()
-    d, m, n_turns = int(data["width"].iloc[0]), int(response.tokens), len(turns)
-    heights = [max(0.75, CELL * n + 0.3) for n in turns["tokens"]]
-    total = sum(heights) + max(0.75, CELL * m + 0.3) + 2.35
-    figure = canvas(WIDE, total, layout=None)
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(0, total))
-    axes.axis("off")
-    axes.text(0.2, total - 0.22, title, weight="bold", va="center")
-    for x, text in ((0.2, "text"), (3.05, "encoder output"), (4.75, "matching $M_i$"), (6.35, r"$\hat{R}_i = M_i R$")):
-        axes.text(x, total - 0.58, text, color=SOFT, va="center")
-    top, middles = total - 0.8, []
-    for row, height in zip(turns.itertuples(), heights):
-        middle, n = top - height / 2, int(row.tokens)
-        _text(axes, middle, f"${row.role.replace('u', 'u_{k')}}}$", row.text, BLUE)
-        _matrix(axes, 3.05, middle, n, 6, BLUE, f"{n}×{d}")
-        _arrow(axes, (3.85, middle), (4.65, middle))
-        _matrix(axes, 4.75, middle, n, m, GREEN, f"{n}×{m}")
-        _arrow(axes, (4.85 + CELL * m, middle), (6.25, middle))
-        _matrix(axes, 6.35, middle, n, 6, GREEN, f"{n}×{d}")
-        middles.append(middle)
-        top -= height
-    aware = sum(middles) / n_turns
-    for middle in middles:
-        _arrow(axes, (7.15, middle), (7.62, aware))
-    _vector(axes, 7.7, aware, GREEN, rf"$\tilde{{r}}$ = mean over {n_turns} turns", f"pooled, {d}")
-    height = max(0.75, CELL * m + 0.3)
-    own = top - height / 2 - 0.1
-    _text(axes, own, "$r$", response.text, ORANGE)
-    _matrix(axes, 3.05, own, m, 6, ORANGE, f"{m}×{d}")
-    _arrow(axes, (3.85, own), (7.6, own))
-    axes.text(6.6, own + 0.13, "mean over tokens", color=SOFT, ha="center", va="center")
-    _arrow(axes, (4.75 + CELL * m / 2, own + 0.02), (4.75 + CELL * m / 2, middles[-1] - heights[-1] / 2 + 0.02))
-    _vector(axes, 7.7, own, ORANGE, "$r$", f"pooled, {d}")
-    centre = (aware + own) / 2
-    axes.plot([8.55, 8.7, 8.7, 8.55], [aware, aware, own, own], color=SOFT, lw=1.2)
-    axes.text(8.62, centre, "cos", weight="bold", ha="right", va="center", color=INK)
-    negative = shorten(str(data[data["role"] == "negative"]["text"].iloc[0]), 44, placeholder=" ...")
-    others = f"The same context meets {candidates - 1} sampled responses too, such as “{negative}”."
-    axes.text(0.2, 0.72, others, color=RED, va="center")
-    axes.text(0.2, 0.42, rf"Loss: cross-entropy of the true response among the {candidates}, with cos$/\tau$ as score.",
-              va="center")  # fmt: skip
-    axes.text(0.2, 0.14, "At test time only the encoder is used: the mean over tokens.", color=SOFT, va="center")
-    return figure
+    (negative, *_) = data[data["role"] == "negative"]["text"]
+    turns = data[~data["role"].isin(("response", "negative"))]
+    width, m = response.width, response.tokens
+    page, top, middles = Page(title), 0.8, []
+    page.text(0.25, 0.58, "text", SOFT)
+    page.text(ENCODED, 0.58, "encoder output", SOFT)
+    page.text(MATCHED, 0.58, "matching $M_i$", SOFT)
+    page.text(SEEN, 0.58, r"$\hat{R}_i = M_i R$", SOFT)
+    for row in turns.itertuples():
+        n = row.tokens
+        height = _height(n)
+        y = top + height / 2
+        _encoded(
+            page,
+            y,
+            f"$u_{{k{row.role[1:]}}}$",
+            row.text,
+            n,
+            width,
+            BLUE,
+        )
+        page.arrow((ENCODED + 0.8, y), (MATCHED - 0.1, y), lw=1)
+        _matrix(
+            page,
+            MATCHED,
+            y,
+            n,
+            m,
+            GREEN,
+            f"{n}×{m}",
+        )
+        page.arrow((MATCHED + 0.1 + CELL * m, y), (SEEN - 0.1, y), lw=1)
+        _matrix(
+            page,
+            SEEN,
+            y,
+            n,
+            VECTOR,
+            GREEN,
+            f"{n}×{width}",
+        )
+        middles.append(y)
+        top += height
+    mean_y, own_y = np.mean(middles), top + _height(m) / 2 + 0.1
+    for y in middles:
+        page.arrow((SEEN + 0.8, y), (POOLED - 0.08, mean_y), lw=1)
+    _pooled(page, mean_y, rf"$\tilde{{r}}$ = mean over {len(turns)} turns", width, GREEN)
+    _encoded(
+        page,
+        own_y,
+        "$r$",
+        response.text,
+        m,
+        width,
+        ORANGE,
+    )
+    page.arrow((ENCODED + 0.8, own_y), (POOLED - 0.1, own_y), lw=1)
+    page.text(6.6, own_y - 0.13, "mean over tokens", SOFT, ha="center")
+    page.arrow((MATCHED + CELL * m / 2, own_y), (MATCHED + CELL * m / 2, top - 0.02), lw=1)
+    _pooled(page, own_y, "$r$", width, ORANGE)
+    page.line([8.55, 8.7, 8.7, 8.55], [mean_y, mean_y, own_y, own_y])
+    page.text(8.62, (mean_y + own_y) / 2, "cos", weight="bold", ha="right")
+    foot = own_y + _height(m) / 2
+    example = wrapped(negative, 44, most=1)
+    page.text(
+        0.25, foot + 0.3, f"The same context meets {candidates - 1} sampled responses too, such as “{example}”.", RED
+    )
+    page.text(
+        0.25, foot + 0.6, rf"Loss: cross-entropy of the true response among the {candidates}, with cos$/\tau$ as score."
+    )
+    page.text(0.25, foot + 0.9, "At test time only the encoder is used: the mean over tokens.", SOFT)
+    return page.cut(foot + 1.1)
 
 
-def _text(axes: Axes, middle: float, name: str, text: str, tint: str) -> None:
-    box = {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": CARD, "edgecolor": tint, "lw": 1.2}
-    axes.add_patch(FancyBboxPatch((0.75, middle - 0.24), 1.85, 0.48, **box))
-    words, lines = text.split(), ["", ""]
-    for word in words:
-        line = 0 if len(lines[0]) + len(word) < 23 and not lines[1] else 1
-        lines[line] = f"{lines[line]} {word}".strip()
-    axes.text(0.83, middle, "\n".join(filter(None, lines)), va="center", size="small", linespacing=1.1)
-    axes.text(0.68, middle, name, ha="right", va="center", color=tint)
-    _arrow(axes, (2.65, middle), (2.97, middle))
+def _height(tokens: int) -> float:
+    """Inches that a text with its matrices takes."""
+    return max(0.75, CELL * tokens + 0.3)
 
 
-def _matrix(axes: Axes, x: float, middle: float, rows: int, columns: int, tint: str, shape: str) -> None:
-    """A grid of cells with its shape above."""
-    bottom = middle - rows * CELL / 2 - 0.06
-    for i, j in np.ndindex(rows, columns):
-        shade = 0.2 + 0.55 * ((7 * i + 5 * j + i * j) % 11) / 10
-        corner = (x + j * CELL, bottom + i * CELL)
-        axes.add_patch(Rectangle(corner, CELL * 0.9, CELL * 0.9, facecolor=tint, alpha=shade, edgecolor="none"))
-    axes.text(x + columns * CELL / 2, bottom + rows * CELL + 0.08, shape, size="small", ha="center", va="center")
+def _encoded(page: Page, y: float, name: str, text: str, tokens: int, width: int, colour: str) -> None:
+    """A text on its card, and the vectors of its tokens."""
+    page.text(0.68, y, name, colour, ha="right")
+    page.card(
+        0.75,
+        y - 0.24,
+        1.85,
+        wrapped(text, 24, most=2),
+        colour,
+        height=0.48,
+        size="small",
+    )
+    page.arrow((2.65, y), (ENCODED - 0.08, y), lw=1)
+    _matrix(
+        page,
+        ENCODED,
+        y,
+        tokens,
+        VECTOR,
+        colour,
+        f"{tokens}×{width}",
+    )
 
 
-def _vector(axes: Axes, x: float, middle: float, tint: str, name: str, shape: str) -> None:
-    for j in range(6):
-        corner = (x + j * CELL * 1.15, middle - CELL * 0.65)
-        axes.add_patch(Rectangle(corner, CELL * 1.05, CELL * 1.3, facecolor=tint, alpha=0.35 + 0.1 * (j * 5 % 6)))
-    axes.text(x + 0.4, middle + 0.2, name, ha="center", va="center", size="small")
-    axes.text(x + 0.4, middle - 0.2, shape, ha="center", va="center", size="small", color=SOFT)
+def _pooled(page: Page, y: float, name: str, width: int, colour: str) -> None:
+    _matrix(
+        page,
+        POOLED,
+        y,
+        1,
+        VECTOR,
+        colour,
+        name,
+    )
+    page.text(POOLED + 0.35, y + 0.2, f"pooled, {width}", SOFT, ha="center", size="small")
 
 
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    look = {"arrowstyle": "-|>", "mutation_scale": 9, "color": SOFT, "lw": 1, "shrinkA": 0, "shrinkB": 0}
-    axes.add_patch(FancyArrowPatch(start, end, **look))
+def _matrix(page: Page, x: float, y: float, rows: int, columns: int, colour: str, name: str) -> None:
+    """A grid of cells in shades of a colour, which mean nothing, with its name above."""
+    i, j = np.indices((rows, columns))
+    shades = 0.2 + 0.055 * ((7 * i + 5 * j + i * j) % 11)
+    top = y - CELL * rows / 2
+    xs, ys = x + CELL * np.arange(columns + 1), top + CELL * np.arange(rows + 1)
+    colours = sns.light_palette(colour, as_cmap=True)
+    page.axes.pcolormesh(
+        xs,
+        ys,
+        shades,
+        cmap=colours,
+        vmin=0,
+        vmax=1,
+        edgecolor="white",
+        lw=0.8,
+    )
+    page.text(xs.mean(), top - 0.12, name, ha="center", size="small")
 
 
 @in_style
@@ -112,23 +168,26 @@ def matching_matrices(
     """Matrices with cells ``value`` at (``row``, ``column``), named ``word`` and ``response``; a row of panels for each
     ``model``, a column for each ``turn``. Colours are centred on zero, each panel on its own scale."""
     require(data, "matching_matrices", ("model", "turn", "row", "word", "column", "response", "value"))
-    models, turns = (list(dict.fromkeys(data[name])) for name in ("model", "turn"))
-    tallest = int(data["row"].max()) + 1
-    figure = canvas(WIDE, (0.2 * tallest + 1.25) * len(models) + 0.3)
+    models, turns = data["model"].unique(), data["turn"].unique()
+    figure = canvas(WIDE, (0.2 * data["row"].max() + 1.45) * len(models) + 0.3)
     grid = figure.subplots(len(models), len(turns), squeeze=False)
-    for (i, model), (j, turn) in ((a, b) for a in enumerate(models) for b in enumerate(turns)):
-        part = data[(data["model"] == model) & (data["turn"] == turn)]
-        matrix = part.pivot(index="row", columns="column", values="value").to_numpy()
-        limit = float(np.abs(matrix).max()) or 1.0
-        axes = grid[i, j]
-        axes.imshow(matrix, cmap="PuOr_r", vmin=-limit, vmax=limit, aspect="auto")
-        words = part.drop_duplicates("row").sort_values("row")["word"]
-        names = part.drop_duplicates("column").sort_values("column")["response"]
-        axes.set_yticks(range(len(words)), words, size="x-small")
-        axes.set_xticks(range(len(names)), names if i == len(models) - 1 else [], rotation=90, size="x-small")
-        axes.set_title(f"turn {turn}" if i == 0 else "")
-        axes.tick_params(length=0)
-        if j == 0:
-            axes.set_ylabel(model)
     figure.suptitle(title)
+    for axes, ((model, turn), part) in zip(grid.flat, data.groupby(["model", "turn"], sort=False)):
+        matrix = part.pivot(index="row", columns="column", values="value")
+        limit = matrix.abs().max(axis=None)
+        sns.heatmap(
+            matrix,
+            cmap="PuOr_r",
+            vmin=-limit,
+            vmax=limit,
+            cbar=False,
+            ax=axes,
+            yticklabels=part.groupby("row")["word"].first(),
+            xticklabels=part.groupby("column")["response"].first() if model == models[-1] else False,
+        )
+        axes.tick_params(length=0, labelsize="x-small")
+        axes.tick_params("y", rotation=0)
+        axes.set(xlabel="", ylabel=model if turn == turns[0] else "")
+        if model == models[0]:
+            axes.set_title(f"turn {turn}")
     return figure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, in_style, require
@@ -20,13 +20,20 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     >>> groups_within({"a": 1.0, "b": 2.0, "c": 4.5, "d": 5.0}, 1.5)
     [('a', 'b'), ('c', 'd')]
     """
-    order = sorted(mean_ranks, key=mean_ranks.get)
-    found: list[tuple[str, ...]] = []
-    for start, first in enumerate(order):
-        group = tuple(name for name in order[start:] if mean_ranks[name] - mean_ranks[first] <= difference + 1e-12)
-        if len(group) > 1 and not (found and set(group) <= set(found[-1])):
-            found.append(group)
-    return found
+    means = pd.Series(mean_ranks).sort_values(kind="stable")
+    groups: list[tuple[str, ...]] = []
+    for start in range(len(means)):
+        near = means.iloc[start:] - means.iloc[start] <= difference + 1e-12
+        group = tuple(near.index[near])
+        inside_last = groups and set(group) <= set(groups[-1])
+        if len(group) > 1 and not inside_last:
+            groups.append(group)
+    return groups
+
+
+def _mean_ranks(data: pd.DataFrame) -> pd.Series:
+    """The mean rank of each method, the best first."""
+    return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
 
 
 @in_style
@@ -37,37 +44,34 @@ def critical_difference(data: pd.DataFrame, *, difference: float, title: str = "
     ``data`` has a row for each ``method`` and ``task`` with its ``rank``.
     """
     require(data, "critical_difference", ("method", "task", "rank"))
-    means = data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
-    groups, count = groups_within(means.to_dict(), difference), len(means)
+    means = _mean_ranks(data)
+    groups, count = groups_within(means, difference), len(means)
     half = (count + 1) // 2
-    depth = 0.35 * len(groups) + 0.5  # between the line and the first label
-    figure = canvas(WIDE, 1.5 + ROW * (half + depth))
+    first_label = 0.35 * len(groups) + 0.5
+    figure = canvas(WIDE, 1.5 + ROW * (half + first_label))
     axes = figure.subplots()
-    axes.set_xlim(1 - 0.42 * (count - 1), count + 0.42 * (count - 1))
-    axes.set_ylim(-(half + depth) - 0.2, 2.2)
     axes.axis("off")
+    axes.set(xlim=(1.42 - 0.42 * count, 1.42 * count - 0.42), ylim=(half + first_label + 0.2, -2.2))
+    axes.set_title(title or f"Mean ranks over {data['task'].nunique()} tasks (1 is best)")
     axes.plot([1, count], [0, 0], color=INK, lw=1.2)
     for rank in range(1, count + 1):
-        axes.plot([rank, rank], [0, 0.18], color=INK, lw=1.2)
-        axes.annotate(str(rank), (rank, 0.28), ha="center", va="bottom")
-    axes.plot([1, min(1 + difference, count)], [1.35, 1.35], color=BLUE, lw=3, solid_capstyle="butt")
+        axes.plot([rank, rank], [0, -0.18], color=INK, lw=1.2)
+        axes.text(rank, -0.28, str(rank), ha="center", va="bottom")
+    axes.plot([1, min(1 + difference, count)], [-1.35, -1.35], color=BLUE, lw=3, solid_capstyle="butt")
     cut = "" if 1 + difference <= count else " (longer than the line)"
-    axes.annotate(f"critical difference {difference:.2f}{cut}", (1, 1.5), ha="left", va="bottom", color=BLUE)
-    for number, group in enumerate(groups):
+    axes.text(1, -1.5, f"critical difference {difference:.2f}{cut}", va="bottom", color=BLUE)
+    for number, group in enumerate(groups, 1):
         ends = [means[group[0]] - 0.06, means[group[-1]] + 0.06]
-        axes.plot(ends, [-0.35 * (number + 1)] * 2, color=INK, lw=4, solid_capstyle="round")
+        axes.plot(ends, [0.35 * number] * 2, color=INK, lw=4, solid_capstyle="round")
     for place, (method, rank) in enumerate(means.items()):
-        left = place < half
-        level = -(depth + (place if left else count - 1 - place))
-        edge = 1 - 0.1 * (count - 1) if left else count + 0.1 * (count - 1)
-        axes.plot([rank, rank, edge], [0, level, level], color=SOFT, lw=0.9)
+        if place < half:
+            level, edge, side, text = place, 1.1 - 0.1 * count, "right", f"{method}  {rank:.2f} "
+        else:
+            level, edge, side, text = count - 1 - place, 1.1 * count - 0.1, "left", f" {rank:.2f}  {method}"
+        y = first_label + level
+        axes.plot([rank, rank, edge], [0, y, y], color=SOFT, lw=0.9)
         axes.plot([rank], [0], "o", color=INK, ms=4)
-        text = f"{method}  {rank:.2f}" if left else f"{rank:.2f}  {method}"
-        axes.annotate(
-            text, (edge, level), (-4 if left else 4, 0), textcoords="offset points", va="center",
-            ha="right" if left else "left",
-        )  # fmt: skip
-    axes.set_title(title or f"Mean ranks over {data['task'].nunique()} tasks (1 is best)")
+        axes.text(edge, y, text, ha=side, va="center")
     return figure
 
 
@@ -75,26 +79,29 @@ def critical_difference(data: pd.DataFrame, *, difference: float, title: str = "
 def rank_grid(data: pd.DataFrame, *, title: str = "Rank on every task (1 is best)") -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
     require(data, "rank_grid", ("method", "task", "rank"))
-    order = data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
-    grid = data.pivot_table("rank", "method", "task", sort=False).reindex(order.index)
-    count = len(grid)
-    figure = canvas(WIDE, 1.7 + ROW * count)
+    means = _mean_ranks(data)
+    grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
+    figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
-    shades = (count - grid.to_numpy()) / max(1, count - 1)
-    axes.imshow(shades, cmap="Blues", vmin=-0.15, vmax=1.8, aspect="auto")
-    for (i, j), rank in np.ndenumerate(grid.to_numpy()):
-        if np.isfinite(rank):
-            best = rank == np.nanmin(grid.to_numpy()[:, j])
-            axes.annotate(f"{rank:g}", (j, i), ha="center", va="center", weight="bold" if best else "normal")
-    axes.set_xticks(range(grid.shape[1]), grid.columns, rotation=35, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(count), [f"{method}  {order[method]:.2f}" for method in grid.index])
-    axes.tick_params(length=0)
+    # Only the light half of the colours is used: black figures stay readable on it.
+    shades = {"cmap": "Blues_r", "vmin": 1 - 0.8 * len(grid), "vmax": 1.15 * len(grid)}
+    sns.heatmap(
+        grid,
+        annot=True,
+        fmt="g",
+        cbar=False,
+        lw=2,
+        annot_kws={"color": INK},
+        ax=axes,
+        **shades,
+    )
+    best = grid.eq(grid.min()).to_numpy().ravel()
+    for text, first in zip(axes.texts, best):
+        text.set_weight("bold" if first else "normal")
     axes.xaxis.tick_top()
-    axes.spines[:].set_visible(False)
-    axes.set_xticks(np.arange(-0.5, grid.shape[1]), minor=True)
-    axes.set_yticks(np.arange(-0.5, count), minor=True)
-    axes.grid(which="minor", color="white", lw=2)
-    axes.tick_params(which="minor", length=0)
-    axes.set_title(title)
+    axes.tick_params(length=0)
+    axes.set_xticks(axes.get_xticks(), grid.columns, rotation=35, ha="left", rotation_mode="anchor")
+    axes.set_yticks(axes.get_yticks(), [f"{method}  {mean:.2f}" for method, mean in means.items()])
+    axes.set(title=title, ylabel="")
     axes.set_xlabel("beside each method: its mean rank", color=SOFT)
     return figure

@@ -5,17 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from math import ceil, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dialnb.evaluation.intervals import mean_interval
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
@@ -32,31 +33,39 @@ DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "text.color": INK,
-    "axes.titlesize": "medium",
-    "axes.titleweight": "bold",
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": INK,
-    "figure.titlesize": "medium",
-    "figure.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": "#e6eaed",
-    "legend.fontsize": "medium",
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "svg.hashsalt": "dialnb",
-    "figure.dpi": 100,
-    "savefig.dpi": 200,
-}
+STYLE = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("dialnb.mplstyle"), use_default_template=False))
+
+
+def split(data: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
+    """The rows by the values of a column, in order of appearance; all under "" without a column."""
+    return dict(iter(data.groupby(column, sort=False))) if column else {"": data}
+
+
+def interval_of_seeds(data: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
+    """``mean``, ``low`` and ``high`` end of the 95 % interval over seeds, a row for each value of the column ``by``;
+    what else differs is averaged over first. One seed has no interval: its ends are missing."""
+    units = data.groupby([by, "seed"] if "seed" in data else [by])[value].mean().dropna()
+    rows = {}
+    for name, values in units.groupby(level=0):
+        interval = mean_interval(values.to_numpy())
+        known = len(values) > 1
+        rows[name] = {
+            "mean": interval.estimate,
+            "low": interval.low if known else nan,
+            "high": interval.high if known else nan,
+        }
+    return pd.DataFrame(rows).T
+
+
+def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels of this height, and room around them; a single panel may be wider than a column."""
+    columns = min(2, count)
+    rows = ceil(count / columns)
+    figure = canvas(WIDE if columns == 2 else single, height * rows + 1)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.remove()
+    return figure, list(grid[:count])
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
@@ -86,7 +95,13 @@ def png(figure: Figure, dpi: float | None = None) -> bytes:
     """A figure as a picture, in our style's resolution or another; no word on who made it, so that bytes repeat."""
     stored = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(stored, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+        figure.savefig(
+            stored,
+            format="png",
+            dpi=dpi,
+            facecolor="white",
+            metadata={"Software": None},
+        )
     return stored.getvalue()
 
 

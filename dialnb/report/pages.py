@@ -1,17 +1,22 @@
-"""An executed notebook as one page that needs no network: our own style, equations as MathML, nothing that acts."""
+"""What the pages are made of: templates, and texts, notebooks and pictures of others with nothing in them that acts."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
+import mistune
 import nbformat
 import nh3
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from latex2mathml.converter import convert
 from markupsafe import Markup
 from nbconvert import HTMLExporter
 
+from dialnb import __version__
+from dialnb.claims import MARKS, VERDICTS, interval_text, verdict_text
 from dialnb.errors import DataError
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
@@ -63,6 +68,30 @@ CLEANER = nh3.Cleaner(
 )
 
 
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dialnb.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "MARKS": MARKS,
+        "VERDICTS": VERDICTS,
+        "interval_text": interval_text,
+        "verdict_text": verdict_text,
+        "version": __version__,
+    }
+    return environment
+
+
+def render(template: str, **values: object) -> str:
+    """A page of the report; every value is escaped unless it is markup."""
+    return _environment().get_template(f"{template}.j2").render(**values)
+
+
 def sanitised(html: str) -> Markup:
     """HTML that someone else wrote, with what reads (texts, tables and their looks, equations, pictures, links) alone.
 
@@ -72,6 +101,15 @@ def sanitised(html: str) -> Markup:
     said = (rule for sheet in STYLE.findall(html) for rule in sheet.split("}"))
     looks = "".join(f"{rule}}}" for rule in said if RULE.fullmatch(rule))
     return Markup((f"<style>{looks}</style>\n" if looks else "") + CLEANER.clean(html))  # a rule has no way out of it
+
+
+def markdown_body(text: str) -> Markup:
+    """Markdown as HTML of a page: raw HTML escaped, headings below those of the page, tables that scroll."""
+    html = str(sanitised(mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)))
+    html = re.sub(r"<(/?)h[12]>", r"<\1h3>", html)
+    html = re.sub(r"<th(?=[ >])", '<th scope="col"', html)
+    scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'
+    return Markup(html.replace("<table>", scroll).replace("</table>", "</table></div>"))
 
 
 def notebook_body(path: Path) -> Markup:

@@ -10,35 +10,41 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import mistune
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import pandas as pd
 from markupsafe import Markup
 
-from dialnb import __version__
-from dialnb.claims import FAILS, HOLDS, MARKS, VERDICTS, interval_text, verdict_text
-from dialnb.claims.intervals import PLACE
+from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, interval_text, verdict_text
+from dialnb.claims.papers import STUDIES, Table, compare_table, load_paper, project_root
+from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
 from dialnb.errors import DataError
-from dialnb.papers import STUDIES, compare_table, load_paper, project_root
-from dialnb.rendering import Comparison
-from dialnb.report.gather import Damaged, Group, gather, read_record, without_runs
-from dialnb.report.pages import check_picture, notebook_body, sanitised
-from dialnb.runs.figures import FORMATS, redraw
+from dialnb.evaluation.intervals import PLACE
+from dialnb.files import write_table
+from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
+from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
+from dialnb.runs.figures import redraw
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
 """Row labels under which a table's rows are gathered; the others stand small beside the model."""
-
 ASSETS = ("style.css", "report.js")
-FIGURE = {"name": str, "caption": str, "alt": str, "function": str | None}
-"""What the report reads of the file that describes a figure."""
+KEPT = (
+    "run.json",
+    "results.csv",
+    "results.csv.xz",
+    "claims.json",
+    "ro-crate-metadata.json",
+    "notebook.ipynb",
+    "log.txt",
+)
+"""Files of a run to download."""
+KINDS = ("svg", "pdf", "png", "csv", "csv.xz")
 
 
 def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None = None) -> Path:
-    """Write the report of these run folders into `folder` (made anew) and return its first page.
+    """Write the report of these run folders into `folder` (emptied first) and return its first page.
 
     `left_out` says, for papers without a run, why there is none.
     """
@@ -50,107 +56,125 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
     folder.mkdir(parents=True)
     for name in ASSETS:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
-    views = [view for group in groups if (view := _page(group, folder, damaged))]
-    views += [_page(group, folder, damaged) for group in without_runs(view["group"] for view in views)]
-    views.sort(key=lambda view: STUDIES.index(view["paper"].slug))
+    pages = [page for group in groups if (page := _page(group, folder, damaged))]
+    for group in without_runs(page["group"] for page in pages):
+        pages.append(_page(group, folder, damaged))
+    pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
         _say(f"report: left out {damage}")
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    papers = [view for view in _main(views) if not view["paper"].own]
-    total = {verdict: sum(view["counts"][verdict] for view in papers) for verdict in VERDICTS}
-    claims = [claim for view in papers for claim in view["claims"]]
+    first_pages = {page["group"].slug: page for page in reversed(pages)}  # the most telling of each paper
+    main = [first_pages[slug] for slug in STUDIES]
+    claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
+    return _write(
+        folder / "index.html",
+        "index",
+        root="",
+        pages=pages,
+        main=main,
+        total=_count(claims),
+        trust=_trust(claims),
+        damaged=damaged,
+        left_out=left_out or {},
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _trust(claims: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many verdicts rest on enough, and what limits the others."""
     decided = [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)]
-    trust = {"decided": len(decided), "solid": sum(not claim["weak"] for claim in decided)}
-    trust["limits"] = Counter(claim["label"] for claim in claims if claim["qualifier"]).most_common()
-    values = {
-        "pages": views,
-        "main": _main(views),
-        "total": total,
-        "trust": trust,
-        "made": made,
-        "left_out": left_out or {},
-    }
-    return _write(folder / "index.html", "index", root="", damaged=damaged, **values)
+    limits = Counter(claim["label"] for claim in claims if claim["qualifier"])
+    solid = sum(not claim["weak"] for claim in decided)
+    return {"decided": len(decided), "solid": solid, "limits": limits.most_common()}
+
+
+def _count(claims: list[dict[str, Any]]) -> dict[str, int]:
+    counts = Counter(claim["verdict"] for claim in claims)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 def _page(group: Group, folder: Path, damaged: list[Damaged]) -> dict[str, Any] | None:
     """Write the page of one group and return what it shows; runs that cannot be shown are added to those `damaged`."""
     _say(f"report: {group.name}")
     try:
-        view = _paper_view(group, folder)
-        _write(folder / f"{group.name}.html", "paper", page=view, root="")
+        page = _paper(group, folder)
+        _write(folder / f"{group.name}.html", "paper", page=page, root="")
     except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
         if not group.runs:
             raise
         shutil.rmtree(folder / group.name, ignore_errors=True)
         damaged += [Damaged(path, f"its files do not fit together: {error}") for path in group.folders]
         return None
-    return view
+    return page
 
 
-def _main(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The most telling page of each paper."""
-    return list({view["paper"].slug: view for view in reversed(views)}.values())[::-1]
-
-
-def _paper_view(group: Group, folder: Path) -> dict[str, Any]:
+def _paper(group: Group, folder: Path) -> dict[str, Any]:
     """Everything the page of one group shows; writes its downloads."""
     paper, files = load_paper(group.slug), folder / group.name
-    judged = group.judged
-    tables = [
-        _table_view(compare_table(group.slug, table, group.results, group.not_run), files) for table in paper.tables
-    ]
-    claims = [_claim_view(record) for record in judged.to_dict()]
+    claims = [_claim(record) for record in group.judged.to_dict()]
+    latest = group.runs[-1] if group.runs else {}
+    guide = group.folders[-1] / "guide.md" if group.folders else Path()
     return {
         "name": group.name,
         "paper": paper,
         "group": group,
-        "counts": judged.counts,
         "claims": claims,
-        "judged": [claim for claim in claims if claim["verdict"] != "not run"],
-        "tables": tables,
+        "counts": _count(claims),
+        "judged": [claim for claim in claims if claim["verdict"] != NOT_RUN],
+        "tables": [_table(_compared(group, table), files) for table in paper.tables.values()],
         "figures": _figures(group, files),
-        "runs": [_run_view(run, path, files, folder) for run, path in zip(group.runs, group.folders)],
-        "guide": _guide(group),
+        "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
+        "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
         "deviations": _deviations(group.slug),
-        "hardware": _hardware(group.runs[-1]) if group.runs else "",
-        "when": str(group.runs[-1].get("updated", ""))[:10] if group.runs else "",
+        "hardware": _hardware(latest),
+        "when": str(latest.get("updated", ""))[:10],
         "seeds": sorted({run["parameters"].get("seed") for run in group.runs} - {None}),
     }
 
 
-def _table_view(compared: Comparison, files: Path) -> dict[str, Any]:
+def _compared(group: Group, table: Table) -> Comparison:
+    """A table next to ours: as kept with a record, if it has the cells that the paper prints, else compared now."""
+    cells = [
+        (row.labels["model"], column, value) for row in table.rows for column, value in zip(table.columns, row.values)
+    ]
+    kept = group.record / "tables" / f"{table.id}.csv" if group.record else Path()
+    if kept.is_file():
+        texts = dict.fromkeys((*table.label_names, "column"), str)
+        rows = pd.read_csv(kept, keep_default_na=False, na_values=[""], dtype=texts).fillna({"note": ""})
+        named = zip(rows["model"], rows["column"], cells)
+        if len(rows) >= len(cells) and all((model, column) == cell[:2] for model, column, cell in named):
+            printed = [value for *_, value in cells] + [None] * (len(rows) - len(cells))
+            rows = rows.assign(row=rows.index // len(table.columns), published=pd.Series(printed, dtype=object))
+            return Comparison(group.slug, table, rows)
+    return compare_table(group.slug, table.id, group.results, group.not_run)
+
+
+def _table(compared: Comparison, files: Path) -> dict[str, Any]:
     """A table for the page: rows gathered under their setting, statuses counted, downloads written."""
-    table, stem = compared.table, files / "tables" / compared.table.id
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, text in (("csv", compared.csv()), ("md", compared.markdown()), ("tex", compared.latex())):
-        stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8")
+    table, grid = compared.table, compared.grid
+    write_table(compared, files / "tables" / table.id)
     blocks: dict[str, list[dict[str, Any]]] = {}
-    grid = compared.grid
-    for row in grid:
-        labels = row["labels"]
-        heading = " · ".join(labels[name] for name in GROUPING if name in labels)
-        small = [text for name, text in labels.items() if name not in (*GROUPING, "model")]
-        blocks.setdefault(heading, []).append(row | {"model": labels["model"], "small": ", ".join(small)})
-    numeric = [all(not isinstance(row.values[i], str) for row in table.rows) for i in range(len(table.columns))]
-    statuses = [row["status"] for row in grid]
-    ran = sum(status in ("ran", "substitute") for status in statuses)
-    counts = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
     reasons: dict[str, list[str]] = {}
     substitutes: list[str] = []
     for row in grid:
-        if row["status"] == "not run":
-            reasons.setdefault(row["note"], []).append(row["labels"]["model"])
-            continue
-        substitutes += row["note"].split("; ") if row["status"] == "substitute" else []
+        labels = dict(row["labels"])
+        model = labels.pop("model")
+        heading = " · ".join(labels.pop(name) for name in GROUPING if name in labels)
+        blocks.setdefault(heading, []).append(row | {"model": model, "small": ", ".join(labels.values())})
+        if row["status"] == NOT_RUN:
+            reasons.setdefault(row["note"], []).append(model)
+        if row["status"] == SUBSTITUTE:
+            substitutes += row["note"].split("; ")
         for column, cell in row["cells"].items():
-            if cell["status"] == "not run" and row["status"] in ("ran", "substitute"):
+            if cell["status"] == NOT_RUN and row["status"] in (RAN, SUBSTITUTE):
                 reasons.setdefault(cell["note"], []).append(column)
+    counts = Counter(row["status"] for row in grid)
     return {
         "table": table,
         "blocks": blocks,
-        "numeric": numeric,
-        "ran": ran,
+        "numeric": [
+            not any(isinstance(cell, str) for cell in column) for column in zip(*(r.values for r in table.rows))
+        ],
+        "ran": counts[RAN] + counts[SUBSTITUTE],
         "counts": counts,
         "partial": any(cell["same"] for row in grid for cell in row["cells"].values()),
         "substitutes": list(dict.fromkeys(substitutes)),
@@ -159,154 +183,115 @@ def _table_view(compared: Comparison, files: Path) -> dict[str, Any]:
     }
 
 
-def _claim_view(record: dict[str, Any]) -> dict[str, Any]:
+def _claim(record: dict[str, Any]) -> dict[str, Any]:
     """A verdict for the page, with the places of its interval on a small axis that has the line in its middle."""
-    places = [record[name] for name in ("low", "high", "estimate")]
+    ends = [record[name] for name in ("low", "high", "estimate")]
     bar = None
-    if record["kind"] in ("gain", "ordering", "trend") and None not in places and record["method"] != PLACE:
-        places = [place - record["margin"] for place in places]
+    if record["kind"] in ("gain", "ordering", "trend") and None not in ends and record["method"] != PLACE:
+        places = [end - record["margin"] for end in ends]
         reach = max(map(abs, places)) or 1.0
-        bar = {name: round(50 + 48 * place / reach, 1) for name, place in zip(("low", "high", "mean"), places)}
-    shown = {"mark": MARKS[record["verdict"]], "label": verdict_text(record), "text": interval_text(record), "bar": bar}
-    return record | shown | {"weak": record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"]}
+        low, high, mean = (round(50 + 48 * place / reach, 1) for place in places)
+        bar = {"low": low, "high": high, "mean": mean}
+    return record | {
+        "label": verdict_text(record),
+        "text": interval_text(record),
+        "bar": bar,
+        "weak": record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"],
+    }
 
 
 def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
-    """Figures of the latest run, copied; formats that it does not hold are drawn where the figure knows how."""
-    found = sorted(group.folders[-1].glob("figures/*.json"), key=lambda path: _natural(path.stem)) if group.runs else []
-    if not found:
+    """The figures of the latest run, F2 before F10."""
+    if not group.runs:
         return []
-    target = files / "figures"
-    target.mkdir(parents=True)
-    lacking = [kind for kind in FORMATS if not any(found[0].parent.glob(f"*.{kind}"))]
-    return [_figure(path, target, lacking) for path in found]
+    described = list(group.folders[-1].glob("figures/*.json"))
+    described.sort(key=lambda path: re.sub(r"\d+", lambda number: number[0].zfill(9), path.stem))
+    pictures = project_root() / "figures" / group.slug if group.record else Path()
+    return [_figure(path, files / "figures", pictures) for path in described]
 
 
-def _figure(path: Path, target: Path, lacking: list[str]) -> dict[str, Any]:
-    """What the page shows of one figure, its files copied, all under the name of its own file; else what is wrong."""
-    name, kinds = path.stem, ("svg", "pdf", "png", "csv", "csv.xz")
-    view = {"name": name, "stem": quote(f"{target.parent.name}/figures/{name}"), "formats": [], "damage": ""}
+def _figure(path: Path, target: Path, pictures: Path) -> dict[str, Any]:
+    """What the page shows of one figure, its files copied, all under the name of its own file; else what is wrong.
+
+    A record keeps its figures as data, and their pictures in another folder; where there is none, it is drawn again.
+    """
+    name = path.stem
+    shown = {"name": name, "stem": quote(f"{target.parent.name}/figures/{name}"), "formats": [], "damage": ""}
+    target.mkdir(parents=True, exist_ok=True)
     try:
-        about = read_record(path, FIGURE)
+        about = read_record(path, "figure")
         if about["name"] != name:
             raise DataError(f"{path.name} is of another figure, {about['name']}")
-        for kept in (path.with_name(f"{name}.{kind}") for kind in kinds):
+        for kept in [path.with_name(f"{name}.{kind}") for kind in KINDS] + [pictures / f"{name}.png"]:
             if kept.is_file():
                 check_picture(kept)
                 shutil.copyfile(kept, target / kept.name)
-        if about["function"]:
-            redraw(path.parent.parent, lacking, out=target, pattern=glob.escape(name))
+        if about["function"] and not (target / f"{name}.png").is_file():
+            redraw(path.parent.parent, ["png"], out=target, pattern=glob.escape(name))
     except Exception as error:
-        return view | {"damage": str(error)}
-    formats = [kind for kind in kinds if (target / f"{name}.{kind}").is_file()]
-    return view | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
+        return shown | {"damage": str(error)}
+    formats = [kind for kind in KINDS if (target / f"{name}.{kind}").is_file()]
+    return shown | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
 
 
-def _run_view(run: dict[str, Any], path: Path, files: Path, folder: Path) -> dict[str, Any]:
+def _run(run: dict[str, Any], path: Path, files: Path) -> dict[str, Any]:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed = run["parameters"].get("seed", 1)
     target = files / f"seed{seed}"
     target.mkdir(parents=True, exist_ok=True)
     links = {}
-    for name in ("run.json", "results.csv", "results.csv.xz", "claims.json", "ro-crate-metadata.json", "notebook.ipynb",
-                 "log.txt"):  # fmt: skip
+    for name in KEPT:
         if (path / name).is_file():
             shutil.copyfile(path / name, target / name)
             links[name] = f"{files.name}/seed{seed}/{name}"
-    page, damage = None, ""
+    page, damage = "", ""
     if "notebook.ipynb" in links:
         title = f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}"
         try:
-            page, body = f"{files.name}/seed{seed}/notebook.html", notebook_body(path / "notebook.ipynb")
-            _write(folder / page, "notebook", title=title, body=body, back=f"../../{files.name}.html", root="../../")
+            body = notebook_body(path / "notebook.ipynb")
+            back = f"../../{files.name}.html"
+            _write(
+                target / "notebook.html",
+                "notebook",
+                title=title,
+                body=body,
+                back=back,
+                root="../../",
+            )
+            page = f"{files.name}/seed{seed}/notebook.html"
         except Exception as error:
-            page, damage = None, f"notebook.ipynb is damaged and has no page here: {error}"
-    by_hand = {key: value for key, value in run.get("set_by_hand", {}).items() if key != "seed"}
+            damage = f"notebook.ipynb is damaged and has no page here: {error}"
     command = ["dialnb", "run", run["slug"], "--profile", run["profile"], "--seed", str(seed)]
-    command += ["--encoder", str(by_hand.pop("encoder"))] if "encoder" in by_hand else []
-    command += [part for key, value in by_hand.items() for part in ("--set", f"{key}={value}")]
-    view = {"record": run, "seed": seed, "links": links, "page": page, "damage": damage, "facts": _facts(run)}
-    return view | {"command": shlex.join(command)}
-
-
-def _facts(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """The provenance that a reader asks for first; all of it is in run.json."""
-    code, packages = run.get("code", {}), run.get("packages", {})
-    commit = str(code.get("commit") or "not a git checkout")[:12] + (
-        ", with local changes" if code.get("dirty") else ""
-    )
-    versions = ", ".join(
-        f"{name} {packages[name]}" for name in ("python", "torch", "transformers") if packages.get(name)
-    )
-    data = ", ".join(" ".join(filter(None, [entry["name"], entry.get("variant")])) for entry in run.get("data", ()))
-    memory = run.get("peak_memory_gb") or run.get("peak_memory")
-    facts = {
-        "Status": " ".join(filter(None, [run.get("status"), run.get("reason")])),
-        "Started": str(run.get("started", "")).replace("T", " ")[:16],
-        "Took": f"{run.get('seconds', 0):,.0f} s",
-        "Hardware": _hardware(run),
-        "Commit": commit,
-        "Packages": versions,
-        "Encoders": ", ".join(entry["name"] for entry in run.get("encoders", ())),
-        "Data": data,
-        "Licences": ", ".join(run.get("licences", ())),
-        "Determinism": run.get("determinism", ""),
-        "Peak memory": str(memory or ""),
+    for name, value in set_by_hand(run).items():
+        command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
+    return {
+        "record": run,
+        "seed": seed,
+        "links": links,
+        "page": page,
+        "damage": damage,
+        "hardware": _hardware(run),
+        "command": shlex.join(command),
     }
-    return [(name, text) for name, text in facts.items() if text]
 
 
 def _hardware(run: dict[str, Any]) -> str:
-    found = run.get("hardware", {})
-    gpus = [gpu["name"] for gpu in found.get("gpus", ())]
-    return ", ".join(gpus) if gpus else f"{found['cores']} CPU cores" if found.get("cores") else ""
+    hardware = run.get("hardware", {})
+    gpus = ", ".join(gpu["name"] for gpu in hardware.get("gpus", ()))
+    return gpus or (f"{hardware['cores']} CPU cores" if hardware.get("cores") else "")
 
 
 def _deviations(slug: str) -> Markup:
     """The paper's README as HTML: what was reproduced and what differs; images and links into the checkout are cut."""
     path = project_root() / "papers" / slug / "README.md"
-    if not path.is_file():
-        return Markup("")
-    text = re.sub(r"^# .*\n", "", path.read_text(encoding="utf-8"))
-    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
-    return _markdown(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
-
-
-def _guide(group: Group) -> Markup:
-    """The page of advice that the latest run wrote, where there is one."""
-    path = group.folders[-1] / "guide.md" if group.folders else Path()
-    return _markdown(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else Markup("")
-
-
-def _markdown(text: str) -> Markup:
-    """Markdown as HTML of a page: raw HTML escaped, headings below those of the page, tables that scroll."""
-    html = str(sanitised(mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)))
-    html = re.sub(r"<th(?=[ >])", '<th scope="col"', re.sub(r"<(/?)h[12]>", r"<\1h3>", html))
-    scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'
-    return Markup(html.replace("<table>", scroll).replace("</table>", "</table></div>"))  # its raw HTML is escaped
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("dialnb.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"MARKS": MARKS, "VERDICTS": VERDICTS, "version": __version__}
-    return environment
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = re.sub(r"^# .*\n|!\[[^\]]*\]\([^)]*\)", "", text)
+    return markdown_body(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
 
 
 def _write(path: Path, template: str, **values: Any) -> Path:
-    path.write_text(_environment().get_template(f"{template}.html.j2").render(**values), encoding="utf-8")
+    path.write_text(render(f"{template}.html", **values), encoding="utf-8")
     return path
-
-
-def _natural(name: str) -> list[Any]:
-    """F2 before F10."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,5 @@
-"""One notebook through papermill: progress as lines, errors with their cell, and a record that is there in any case."""
+"""Notebooks through papermill, one after the other: progress as lines, errors with their cell, and a record that is
+there in any case."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,15 +19,13 @@ from typing import Any, TextIO
 from filelock import FileLock, Timeout
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_core.paths import jupyter_runtime_dir
 from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
+from dialnb.files import LOCK, make_folder, read_json, say, write_json, write_whole
 from dialnb.models.places import encoder_name
-from dialnb.runs.crate import write_crate
-from dialnb.runs.files import LOCK, read_json, write_json, write_whole
-from dialnb.runs.profiles import known_papers, load_profiles
+from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import provenance
 from dialnb.runs.run import run_name
 
@@ -42,7 +41,7 @@ RESERVE, RESERVED = ".reserve", 2**18
 
 @dataclass(frozen=True)
 class Request:
-    """What to run: a paper, its size, and whatever is set by hand; made and checked by `check`."""
+    """What to run: a paper, its size, and whatever is set by hand; checked by `check`."""
 
     slug: str
     profile: str = "quick"
@@ -59,9 +58,11 @@ class Request:
     def parameters(self) -> dict[str, Any]:
         """What is injected into the notebook's cell of parameters."""
         given = {"profile": self.profile, "seed": self.seed, "out": str(self.folder)}
-        given |= {"encoder": self.encoder} if self.encoder else {}
-        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in self.overrides.items()}
-        return given | ({"overrides": plain} if plain else {})
+        if self.encoder:
+            given["encoder"] = self.encoder
+        if self.overrides:
+            given["overrides"] = {n: list(v) if isinstance(v, tuple) else v for n, v in self.overrides.items()}
+        return given
 
 
 @dataclass(frozen=True)
@@ -77,45 +78,51 @@ class NotebookRun:
 
 def check(request: Request, root: Path) -> list[str]:
     """Refuse unknown papers and bad parameters before a kernel starts; the encoders that are set by hand."""
-    if request.slug in known_papers(root) and not (root / "papers" / request.slug / "profiles.yaml").is_file():
-        return [request.encoder] if request.encoder else []
     profiles = load_profiles(request.slug, root)
     settings = profiles.resolve(request.profile, request.seed, request.encoder, request.overrides)
     return profiles.encoders(settings, by_hand=True)
 
 
-def notebook_path(request: Request, root: Path, notebooks: Path | None = None) -> Path:
-    return (notebooks or root / "notebooks") / f"{request.slug}.ipynb"
-
-
-def not_written(request: Request, root: Path, notebooks: Path | None = None) -> NotebookRun | None:
-    """What to report of a paper whose notebook does not exist."""
-    if notebook_path(request, root, notebooks).is_file():
-        return None
-    return NotebookRun(request.slug, "left out", f"notebooks/{request.slug}.ipynb does not exist yet")
+def run_all(requests: Sequence[Request], root: Path, notebooks: Path | None = None) -> list[NotebookRun]:
+    """Run the notebooks, say what became of each, and return it; one that fails does not stop the others."""
+    runs = []
+    for request in requests:
+        make_folder(request.out)
+    for number, request in enumerate(requests, 1):
+        say(f"[{number}/{len(requests)}] {request.slug}  {request.profile}, seed {request.seed}")
+        run = execute(request, root, notebooks)
+        say(f"    {run.status}: {run.reason}" if run.reason else f"    ran in {run.seconds:.0f} s: {run.notebook}")
+        runs.append(run)
+    width = max(len(run.slug) for run in runs)
+    for run in runs:
+        say(f"  {run.slug:<{width}}  {run.status:<8}  {run.seconds:6.0f} s  {run.reason or run.notebook}")
+    statuses = [run.status for run in runs]
+    say(", ".join(f"{statuses.count(status)} {status}" for status in ("ran", "failed", "left out")))
+    return runs
 
 
 def execute(request: Request, root: Path, notebooks: Path | None = None) -> NotebookRun:
     """Execute the notebook of a paper into its run folder; an error is shown, recorded and returned, not raised."""
-    if missing := not_written(request, root, notebooks):
-        return missing
-    source, folder, began = notebook_path(request, root, notebooks), request.folder, time.time()
+    source = (notebooks or root / "notebooks") / f"{request.slug}.ipynb"
+    if not source.is_file():
+        return NotebookRun(request.slug, "left out", f"notebooks/{source.name} does not exist yet")
+    folder, began = request.folder, time.time()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / LOCK, timeout=1), _open_log(folder) as log, tempfile.TemporaryDirectory() as runtime:
+        with FileLock(folder / LOCK, timeout=1), Voice((folder / "log.txt").open("w", encoding="utf-8")) as voice:
             (folder / RESERVE).write_bytes(os.urandom(RESERVED))
-            with environment(_variables(request, root, runtime)):
-                try:
-                    reason = _beside(lambda: _papermill(request, source, Voice(log)))
-                except KeyboardInterrupt:
-                    _record(request, "interrupted", began)
-                    raise
+            try:
+                reason = _in_a_thread(lambda: _papermill(request, root, source, voice))
+            except KeyboardInterrupt:
+                _record(request, "interrupted", began)
+                raise
             reason = _record(request, reason, began)
         for name in ("notebook.ipynb", "log.txt", "run.json"):
             _without_places(folder / name, root, request)
     except Timeout:
-        reason = f"another run is using {folder}; wait for it, or choose another --out"
-        return NotebookRun(request.slug, "failed", reason)
+        return NotebookRun(
+            request.slug, "failed", f"another run is using {folder}; wait for it, or choose another --out"
+        )
     except OSError as error:
         reason = in_words(error)
         with contextlib.suppress(OSError):
@@ -124,56 +131,43 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
     return NotebookRun(request.slug, status, reason, time.time() - began, folder / "notebook.ipynb")
 
 
-def _variables(request: Request, root: Path, runtime: str) -> dict[str, str]:
-    """Environment of the kernel; without the network where nothing but bundled files is asked for."""
-    found = {"JUPYTER_RUNTIME_DIR": runtime, "DIALNB_PROJECT": str(root)}
-    found |= {"PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"}
-    return found | (OFFLINE if request.profile in BUNDLED_PROFILES and not check(request, root) else {})
+def _in_a_thread(work: Callable[[], str]) -> str:
+    """Do the work in a thread, so that Ctrl-C and SIGTERM end the command, and its kernel with it, not just a cell."""
+    reasons: list[str] = []
+    thread = threading.Thread(target=lambda: reasons.append(work()), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    return reasons[0] if reasons else "papermill ended without a word"
 
 
-@contextlib.contextmanager
-def _open_log(folder: Path) -> Iterator[TextIO]:
-    """The log of a run; a disk that fills up takes the rest of it, not the run's record."""
-    log = (folder / "log.txt").open("w", encoding="utf-8")
-    try:
-        yield log
-    finally:
-        with contextlib.suppress(OSError):
-            log.close()
-
-
-def _without_places(path: Path, root: Path, request: Request) -> None:
-    """Runs are shared: what was written names files from the project and the home folder on, and encoders by the names
-    of their folders, not where those lie."""
-    if path.is_file():
-        text = before = path.read_text(encoding="utf-8")
-        said = [v for part in request.overrides.values() for v in (part if isinstance(part, list | tuple) else [part])]
-        for value in [v for v in (request.encoder, *said) if isinstance(v, str) and len(Path(v).parts) > 1]:
-            text = text.replace(value, encoder_name(value))
-        for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
-            text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}") if len(place.parts) > 1 else text
-        if text != before:
-            write_whole(path, text)
-
-
-def _papermill(request: Request, source: Path, voice: Voice) -> str:
+def _papermill(request: Request, root: Path, source: Path, voice: Voice) -> str:
     """Run the notebook; returns why it failed, or nothing."""
+    variables = {"DIALNB_PROJECT": str(root)}
+    variables["PYTHONWARNINGS"] = os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"
     try:
-        execute_notebook(
-            source,
-            request.folder / "notebook.ipynb",
-            parameters=request.parameters,
-            kernel_name="python3",
-            engine_name=LineEngine.name,
-            progress_bar=False,
-            start_timeout=300,
-            stdout_file=voice,
-            stderr_file=voice,
-        )
+        if request.profile in BUNDLED_PROFILES and not check(request, root):
+            variables |= OFFLINE
+        with tempfile.TemporaryDirectory() as runtime:
+            execute_notebook(
+                source,
+                request.folder / "notebook.ipynb",
+                parameters=request.parameters,
+                kernel_name="python3",
+                language="python",
+                engine_name=LineEngine.name,
+                progress_bar=False,
+                start_timeout=300,
+                stdout_file=voice,
+                stderr_file=voice,
+                variables=variables | {"JUPYTER_RUNTIME_DIR": runtime},
+            )
     except PapermillExecutionError as error:
         cell = f"cell {error.cell_index + 1}"
-        if foreseen := _sentence(error.ename, error.evalue):
-            return f"{cell}: {foreseen}"
+        if error.ename in _family(DialnbError):
+            return f"{cell}: {error.evalue}"
+        if error.evalue.startswith("[Errno "):
+            return f"{cell}: {error.evalue.partition('] ')[2]}"
         lines = "\n".join(error.traceback).splitlines()[-TRACEBACK_LINES:]
         voice.say(f"\n--- {cell} ---\n{error.source}\n--- error ---\n" + "\n".join(lines))
         return f"{cell} raised {error.ename}: {error.evalue}"
@@ -186,29 +180,14 @@ def _papermill(request: Request, source: Path, voice: Voice) -> str:
     return ""
 
 
-def _sentence(kind: str, words: str) -> str:
-    """What an error of a cell says, where it is one that was foreseen or one of the system; else nothing."""
-    known, ours = [DialnbError], {DialnbError.__name__}
-    while known:
-        known = [below for above in known for below in above.__subclasses__()]
-        ours |= {below.__name__ for below in known}
-    if kind in ours:
-        return words
-    return words.partition("] ")[2] if words.startswith("[Errno ") else ""
-
-
-def _beside(work: Callable[[], str]) -> str:
-    """Do the work in a thread, so that Ctrl-C and SIGTERM end the command, and its kernel with it, not just a cell."""
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(work()), daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    return said[0] if said else "papermill ended without a word"
+def _family(kind: type) -> set[str]:
+    """The names of a class and of all that derive from it: errors that were foreseen need no traceback."""
+    return {kind.__name__}.union(*map(_family, kind.__subclasses__()))
 
 
 def _record(request: Request, reason: str, began: float) -> str:
     """Complete `run.json`: a failure is written down even if the notebook never came to open its run; why it failed."""
+    (request.folder / RESERVE).unlink(missing_ok=True)
     path = request.folder / "run.json"
     record = read_json(path)
     if record is None or datetime.fromisoformat(record["updated"]).timestamp() < int(began):
@@ -216,36 +195,51 @@ def _record(request: Request, reason: str, began: float) -> str:
         record |= {"started": _time(began), **provenance(), "stages": [], "status": "done", "reason": ""}
     if record["status"] == "running" and not reason:
         reason = "the notebook ended before its run was finished, so its results were not written"
-    (request.folder / RESERVE).unlink(missing_ok=True)
-    try:
-        write_json(path, record | _state(reason or record["reason"]))
-        write_crate(request.folder)
-    except OSError as error:
-        reason = reason or in_words(error)
-        write_json(path, record | _state(reason))
+    if reason:
+        record |= {"status": "failed", "reason": reason}
+    write_json(path, record | {"updated": _time(time.time())})
     return reason
-
-
-def _state(reason: str) -> dict[str, str]:
-    return {"updated": _time(time.time())} | ({"status": "failed", "reason": reason} if reason else {})
 
 
 def _time(stamp: float) -> str:
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
 
 
+def _without_places(path: Path, root: Path, request: Request) -> None:
+    """Runs are shared: what was written names files from the project and the home folder on, and encoders by the names
+    of their folders, not where those lie."""
+    if not path.is_file():
+        return
+    text = before = path.read_text(encoding="utf-8")
+    given = [request.encoder]
+    for value in request.overrides.values():
+        given += value if isinstance(value, list | tuple) else [value]
+    for value in given:
+        if isinstance(value, str) and len(Path(value).parts) > 1:
+            text = text.replace(value, encoder_name(value))
+    for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
+        if len(place.parts) > 1:
+            text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}")
+    if text != before:
+        write_whole(path, text)
+
+
 class OwnKernel(AsyncKernelManager):
     """A kernel of this very interpreter, over file sockets where the system has them: no races for ports."""
 
+    variables: Mapping[str, str] = {}
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        runtime = self.variables["JUPYTER_RUNTIME_DIR"]
+        self.connection_file = str(Path(runtime, "kernel.json"))
         if sys.platform != "win32":
-            self.transport, self.ip = "ipc", str(Path(jupyter_runtime_dir()) / "kernel")
+            self.transport, self.ip = "ipc", str(Path(runtime, "kernel"))
 
     @property
     def kernel_spec(self) -> KernelSpec:
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=argv, display_name="Python 3", language="python")
+        return KernelSpec(argv=argv, display_name="Python 3", language="python", env=dict(self.variables))
 
 
 class LineEngine(NBClientEngine):
@@ -254,54 +248,56 @@ class LineEngine(NBClientEngine):
     name = "dialnb-lines"
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **settings: Any) -> Any:
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, variables: Mapping, **settings: Any) -> Any:
         """Execute the notebook; announce each code cell by the heading above it, and report while a long one runs."""
         begin, total, heading = nb_man.cell_start, len(nb_man.nb.cells), "Parameters"
-        voice = settings["stdout_file"]
 
         def cell_start(cell: Any, cell_index: int, **extra: Any) -> None:
             nonlocal heading
             if cell.cell_type == "markdown" and cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
             if cell.cell_type == "code":
-                voice.announce(f"    cell {cell_index + 1}/{total}  {heading}")
+                settings["stdout_file"].announce(f"    cell {cell_index + 1}/{total}  {heading}")
             begin(cell, cell_index, **extra)
 
         nb_man.cell_start = cell_start
-        with voice:
-            return super().execute_managed_notebook(nb_man, kernel_name, kernel_manager_class=OwnKernel, **settings)
+        kernel = type("Kernel", (OwnKernel,), {"variables": variables})
+        return super().execute_managed_notebook(nb_man, kernel_name, kernel_manager_class=kernel, **settings)
 
 
 papermill_engines.register(LineEngine.name, LineEngine)
 
 
 class Voice:
-    """Everything a run says, on screen and in its log; while nothing is said for long, the last cell and its age."""
+    """Everything a run says, on screen and in its log; while nothing is said for long, the last cell and its age.
 
-    def __init__(self, log: TextIO, screen: TextIO | None = None) -> None:
-        self.log, self.screen = log, screen or sys.stdout
-        self._cell, self._since, self._heard = "", time.monotonic(), time.monotonic()
-        self._open = False
+    A disk that fills up takes the rest of the log, not the run.
+    """
+
+    def __init__(self, log: TextIO) -> None:
+        self.log, self._cell, self._mid_line = log, "", False
+        self._since = self._heard = time.monotonic()
         self._stop, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def write(self, text: str) -> int:
         """Pass on text of the kernel; colours reach a terminal only, and a bar that redraws itself becomes lines."""
         plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "\n")
         with self._lock:
-            self._heard, self._open = time.monotonic(), not text.endswith("\n")
-            with contextlib.suppress(OSError):  # a full disk
+            self._heard, self._mid_line = time.monotonic(), not text.endswith("\n")
+            with contextlib.suppress(OSError):
                 self.log.write(plain)
-            self.screen.write(text if self.screen.isatty() else plain)
+            sys.stdout.write(text if sys.stdout.isatty() else plain)
         return len(text)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):
             self.log.flush()
-        self.screen.flush()
+        sys.stdout.flush()
 
     def say(self, line: str) -> None:
         """A line of our own, on a line of its own."""
-        self.write("\n" * self._open + f"{line}\n")
+        self.write("\n" * self._mid_line + f"{line}\n")
         self.flush()
 
     def announce(self, cell: str) -> None:
@@ -310,30 +306,16 @@ class Voice:
         self.say(cell)
 
     def __enter__(self) -> Voice:
-        self._thread = threading.Thread(target=self._beat, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        with contextlib.suppress(OSError):
+            self.log.close()
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS / 4):
             if self._cell and time.monotonic() - self._heard >= HEARTBEAT_SECONDS:
                 self.say(f"{self._cell} ... {time.monotonic() - self._since:.0f} s")
-
-
-@contextlib.contextmanager
-def environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for what is started inside the block, and put the old ones back."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.runs.files import table_at
+from dialnb.files import table_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,18 +73,17 @@ def redraw(
         raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")
     written, fixed = [], []
     for path in found:
-        try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            draw = plots.FIGURES.get(about["function"])
-            if draw is None:
-                fixed.append(path.stem)
-                continue
-            data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
-            with matplotlib.rc_context(plots.STYLE | STYLES[style]):
-                drawn = draw(data, **about["arguments"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise DataError(f"{path} does not say how to draw {path.stem} again ({error}); run it anew") from error
-        target = (out or run / "figures") / (path.stem if style == "paper" else f"{path.stem}-{style}")
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
-            written += plots.save(drawn, target, formats)
+            try:
+                about = json.loads(path.read_text(encoding="utf-8"))
+                draw = plots.FIGURES.get(about["function"])
+                if draw is None:
+                    fixed.append(path.stem)
+                    continue
+                data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
+                drawn = draw(data, **about["arguments"])
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                raise DataError(f"{path} does not say how to draw {path.stem} again ({error}); run it again") from error
+            name = path.stem if style == "paper" else f"{path.stem}-{style}"
+            written += plots.save(drawn, (out or run / "figures") / name, formats)
     return written, fixed

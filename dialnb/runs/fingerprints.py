@@ -29,10 +29,17 @@ import numpy as np
 
 from dialnb.errors import DialnbError
 
+Place = tuple[str, str]
+"""A module and a name in it; "*" is the whole module."""
+
 
 def fingerprint(value: Any, where: str = "value") -> str:
     """sha256 of a value's content: equal content has equal fingerprints, in every process and on every machine."""
-    return hashlib.sha256(json.dumps(_content(value, where), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return _sha256(json.dumps(_content(value, where), sort_keys=True, ensure_ascii=False).encode())
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 _hashed: WeakKeyDictionary[Any, Any] | None = None
@@ -58,8 +65,11 @@ def _content(value: Any, where: str) -> Any:
     if isinstance(value, np.generic):
         return _content(value.item(), where)
     if isinstance(value, np.ndarray):
-        return _array(value, where)
-    if hasattr(value, "fingerprint") and isinstance(value.fingerprint, str):
+        if value.dtype.hasobject:
+            return {"objects": _content(value.tolist(), where)}
+        plain = np.ascontiguousarray(value).data if value.size else b""
+        return {"array": value.dtype.str, "shape": list(value.shape), "sha256": _sha256(plain)}
+    if isinstance(getattr(value, "fingerprint", None), str):
         return {"fingerprint": value.fingerprint}
     if isinstance(value, Mapping):
         return {"map": sorted([fingerprint(k, where), fingerprint(v, f"{where}[{k!r}]")] for k, v in value.items())}
@@ -68,163 +78,138 @@ def _content(value: Any, where: str) -> Any:
     if isinstance(value, set | frozenset):
         return {"set": sorted(fingerprint(item, where) for item in value)}
     if isinstance(value, Path):
-        return {"file": hashlib.sha256(value.read_bytes()).hexdigest()}
+        return {"file": _sha256(value.read_bytes())}
     if inspect.isfunction(value) or inspect.isclass(value):
         held = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
         return {"code": code_version(value), "name": value.__qualname__, "holds": _content(held, where)}
     if dataclasses.is_dataclass(value):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {type(value).__qualname__: _content(fields, where)}
-    found = _library_content(value, where)
-    if found is None:
+    return _library_content(value, where)
+
+
+def _library_content(value: Any, where: str) -> Any:
+    """The content of data frames, tensors and modules."""
+    import pandas as pd
+    import torch
+
+    if value is pd.NA:
+        return {"missing": True}
+    if isinstance(value, pd.DataFrame):
+        columns = {str(name): _content(value[name].tolist(), f"{where}.{name}") for name in value.columns}
+        return {"frame": columns, "index": _content(value.index.tolist(), where)}
+    if isinstance(value, torch.Tensor):
+        plain = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return {"tensor": str(value.dtype), "shape": list(value.shape), "bytes": _content(plain, where)}
+    if not isinstance(value, torch.nn.Module):
         raise DialnbError(
             f"a stage cannot be keyed by {where}, a {type(value).__name__}: give it plain values, dataclasses, arrays, "
             "data frames, tensors, encoders, datasets, or an object with a string attribute `fingerprint`"
         )
+    if _hashed is not None and value in _hashed:
+        return _hashed[value]
+    reader = getattr(value, "encoder", value)  # of a selector
+    words = getattr(getattr(reader, "tokenizer", None), "get_vocab", dict)()
+    found = {name: getattr(reader, name, None) for name in ("pooling", "length", "normalize", "prompt")}
+    found |= {"module": type(value).__qualname__, "words": fingerprint(sorted(words.items()))}
+    found["weights"] = {name: _content(tensor, where) for name, tensor in value.state_dict().items()}
+    if _hashed is not None:
+        _hashed[value] = found
     return found
 
 
-def _library_content(value: Any, where: str) -> Any:
-    """Data frames, tensors and modules; their libraries are asked only if they are loaded, else it is none of them."""
-    pandas, torch = sys.modules.get("pandas"), sys.modules.get("torch")
-    if pandas and isinstance(value, pandas.DataFrame):
-        columns = {str(name): _content(value[name].tolist(), f"{where}.{name}") for name in value.columns}
-        return {"frame": columns, "index": _content(value.index.tolist(), where)}
-    if pandas and value is pandas.NA:
-        return {"missing": True}
-    if torch and isinstance(value, torch.Tensor):
-        plain = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return {"tensor": str(value.dtype), "shape": list(value.shape), "bytes": _array(plain, where)}
-    if torch and isinstance(value, torch.nn.Module):
-        if _hashed is not None and value in _hashed:
-            return _hashed[value]
-        words = getattr(getattr(value, "tokenizer", None), "get_vocab", dict)()
-        weights = {name: _content(tensor, f"{where}.{name}") for name, tensor in value.state_dict().items()}
-        said = {name: getattr(value, name, None) for name in ("pooling", "length", "normalize", "prompt")}
-        said |= {"words": fingerprint(json.dumps(sorted(words.items())))}
-        found = {"module": type(value).__qualname__, "weights": weights, **said}
-        if _hashed is not None:
-            _hashed[value] = found
-        return found
-    return None
-
-
-def _array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.hasobject:
-        return {"objects": _content(array.tolist(), where)}
-    content = hashlib.sha256(np.ascontiguousarray(array).data if array.size else b"").hexdigest()
-    return {"array": array.dtype.str, "shape": list(array.shape), "sha256": content}
-
-
-# --- code ---------------------------------------------------------------------------------------------------------
-
-
 def code_version(function: Callable, modules: Iterable[ModuleType] = ()) -> str:
-    """sha256 of the function's code and of all definitions of its package that it reaches; `modules` count whole.
-
-    A function that was typed into a notebook reaches what its names stand for there.
-    """
-    seen: dict[tuple[str, str], str] = {}
-    module = sys.modules.get(function.__module__)
-    if getattr(module, "__file__", None) and function.__module__ != "__main__":
-        _visit(function.__module__, function.__qualname__.split(".")[0], seen)
-    else:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        seen["__main__", function.__qualname__] = _dump(tree)
-        scope = getattr(function, "__globals__", {})
-        for name in sorted(_names(tree)):
-            _visit_object(scope.get(name), seen)
-        for imported, attribute in _imports(tree, "__main__").values():
-            _visit(imported, attribute, seen)
-    for extra in modules:
-        _visit(extra.__name__, "*", seen)
-    return hashlib.sha256(json.dumps(sorted([*key, dump] for key, dump in seen.items())).encode()).hexdigest()
+    """sha256 of the function's code and of all definitions of its package that it reaches; `modules` count whole."""
+    seen: dict[Place, str] = {}
+    _visit_object(function, seen)
+    for module in modules:
+        _visit_object(module, seen)
+    return _sha256(json.dumps(sorted([*place, code] for place, code in seen.items())).encode())
 
 
-def _visit_object(found: Any, seen: dict[tuple[str, str], str]) -> None:
-    if isinstance(found, ModuleType):
-        _visit(found.__name__, "*", seen)
-    elif inspect.isfunction(found) or inspect.isclass(found):
-        if found.__module__ == "__main__" and ("__main__", found.__qualname__) not in seen:
-            seen["__main__", found.__qualname__] = code_version(found)
-        elif found.__module__ != "__main__":
-            _visit(found.__module__, found.__qualname__.split(".")[0], seen)
+def _visit_object(value: Any, seen: dict[Place, str]) -> None:
+    """Follow a module, function or class; one that was typed into a notebook reaches what its names stand for there."""
+    if isinstance(value, ModuleType):
+        return _visit([(value.__name__, "*")], seen)
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return None
+    module = value.__module__
+    if module != "__main__" and getattr(sys.modules.get(module), "__file__", None):
+        return _visit([(module, value.__qualname__.split(".")[0])], seen)
+    if ("__main__", value.__qualname__) in seen:
+        return None
+    tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
+    seen["__main__", value.__qualname__] = _code(tree)
+    for name in sorted(_names(tree)):
+        _visit_object(getattr(value, "__globals__", {}).get(name), seen)
+    return _visit([place for _, place in _imports(tree, "__main__")], seen)
 
 
-def _visit(module: str, name: str, seen: dict[tuple[str, str], str]) -> None:
-    """Add one definition of a module (all of them for "*"), then everything of the package that it names."""
-    todo, passed = [(module, name)], set(seen)
+def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
+    """Add definitions of modules of ours, then everything of the package that they name."""
     while todo:
         module, name = todo.pop()
-        source = _source(module)
-        if source is None or (module, name) in passed:
+        path = _path(module)
+        if path is None or (module, name) in seen:
             continue
-        passed.add((module, name))
+        source = _parsed(module, path, path.stat().st_mtime_ns)
+        seen[module, name] = source.code.get(name, "")
         if name == "*":
-            todo += [(module, each) for each in source.definitions]
-            seen[module, name] = ""
-        elif name in source.definitions:
-            dump, names, own_imports = source.definitions[name]
-            seen[module, name] = dump
-            reachable = source.imports | own_imports
-            todo += [(module, used) for used in names if used in source.definitions]
-            todo += [reachable[used] for used in names if used in reachable]
-            todo += list(own_imports.values())
-        elif source.imports.get(name, (module, name)) != (module, name):
-            todo.append(source.imports[name])
-        elif name.isidentifier():  # a submodule, which a package may also import from itself: from dialnb import losses
-            todo.append((f"{module}.{name}", "*"))
-        else:  # a lambda could be any of them
-            todo.append((module, "*"))
+            todo += [(module, each) for each in source.code]
+        elif name in source.code:
+            for used in source.names[name]:
+                todo += [(module, used)] if used in source.code else []
+                todo += source.imports.get(used, ())
+        elif others := source.imports.get(name, set()) - {(module, name)}:
+            todo += others
+        else:  # a submodule (which a package may import from itself), or a lambda, which could be any definition
+            todo.append((f"{module}.{name}" if name.isidentifier() else module, "*"))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Source:
-    """The top-level definitions of a module (code, names used, imports inside), and its own imports."""
+    """The code of a module's top-level definitions, the names that each uses, and what imported names stand for."""
 
-    definitions: Mapping[str, tuple[str, frozenset[str], dict[str, tuple[str, str]]]]
-    imports: Mapping[str, tuple[str, str]]
-
-
-def _source(module: str) -> _Source | None:
-    """The parsed source of a module of ours; None for other packages, whose versions stand in the provenance."""
-    path = _path(module)
-    return _parsed(module, path, path.stat().st_mtime_ns) if path else None
+    code: dict[str, str] = dataclasses.field(default_factory=dict)
+    names: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    imports: dict[str, set[Place]] = dataclasses.field(default_factory=dict)
 
 
 @cache
 def _parsed(module: str, path: Path, changed: int) -> _Source:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    definitions: dict[str, tuple[str, frozenset[str], dict]] = {}
-    for node in tree.body:
+    source = _Source()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If):  # TYPE_CHECKING: annotations run nothing
+            continue
+        for name, place in _imports(node, module):
+            source.imports.setdefault(name, set()).add(place)
+        names, code = _names(node), _code(node)
         for name in _defines(node):
-            before = definitions.get(name, ("", frozenset(), {}))
-            inner = _imports(node, module)
-            definitions[name] = (before[0] + _dump(node), before[1] | _names(node), before[2] | inner)
-    return _Source(definitions, _imports(tree, module, top_only=True))
+            source.code[name] = source.code.get(name, "") + code
+            source.names[name] = source.names.get(name, set()) | names
+    return source
 
 
 def _path(module: str) -> Path | None:
-    """The file of a module of ours. Other packages are not asked for their modules: that would import them."""
-    spec = _spec(module) if _ours(module.split(".")[0]) else None
+    """The file of a module of dialnb or of the user's own; None for other packages, whose versions stand in the
+    provenance. They are not asked for their modules: that would import them."""
+    package = module.split(".")[0]
+    if package != "dialnb" and (package in sys.stdlib_module_names or _is_installed(package)):
+        return None
+    spec = _spec(module)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 @cache
-def _ours(package: str) -> bool:
-    """Whether a package is dialnb or a user's own code, not the standard library and nothing that was installed: in the
-    place of an environment's packages, or with ``pip install --target`` anywhere, where its description lies beside."""
-    if package == "dialnb" or package in sys.stdlib_module_names:
-        return package == "dialnb"
+def _is_installed(package: str) -> bool:
+    """Whether a package lies among those of an environment, or beside its description (``pip install --target``)."""
     spec = _spec(package)
-    places = [spec.origin] if spec and spec.origin else list((spec and spec.submodule_search_locations) or ())
-    return not all(_installed(Path(place)) for place in places)
-
-
-def _installed(place: Path) -> bool:
-    folders = [place.parent, place.parent.parent]  # of a module, of a package
-    known = {"site-packages", "dist-packages"} & set(place.parts)
-    return bool(known) or any(any(folder.glob("*.dist-info")) for folder in folders)
+    if spec is None:
+        return True
+    for place in map(Path, spec.submodule_search_locations or [spec.origin or ""]):
+        if {"site-packages", "dist-packages"} & set(place.parts) or any(place.parent.glob("*.dist-info")):
+            return True
+    return False
 
 
 def _spec(module: str) -> ModuleSpec | None:
@@ -234,48 +219,38 @@ def _spec(module: str) -> ModuleSpec | None:
         return None
 
 
-def _defines(node: ast.stmt) -> Iterator[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Assign(targets=targets):
-            yield from (n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            yield name
+def _defines(node: ast.stmt) -> set[str]:
+    """The names that a top-level statement gives a meaning."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else ()
+    return set().union(*map(_names, targets))
 
 
-def _imports(tree: ast.AST, module: str, top_only: bool = False) -> dict[str, tuple[str, str]]:
-    """Local name -> (module, attribute, or "*" for the module itself) for every import below `tree`."""
-    found = {}
-    package = module if (_path(module) or Path()).name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.iter_child_nodes(tree) if top_only else ast.walk(tree):
+def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, Place]]:
+    """Every import below `tree`: the local name, and the place that it stands for."""
+    is_package = (_path(module) or Path()).name == "__init__.py"
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {(a.asname or a.name.split(".")[0]): (a.name, "*") for a in node.names}
+            for alias in node.names:
+                yield alias.asname or alias.name.split(".")[0], (alias.name, "*")
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            origin = ".".join(part for part in (base, node.module or "") if part)
-            found |= {a.asname or a.name: (origin, a.name) for a in node.names}
-    return found
+            origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            for alias in node.names:
+                yield alias.asname or alias.name, (origin, alias.name)
 
 
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _dump(node: ast.AST) -> str:
+def _code(tree: ast.AST) -> str:
     """The code as canonical text, without comments and docstrings."""
-    return ast.unparse(_NoDocstrings().visit(ast.parse(ast.unparse(node))))
-
-
-class _NoDocstrings(ast.NodeTransformer):
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and len(body) > 1 and _is_text(body[0]):
-            node.body = body[1:]
-        elif isinstance(body, list) and body and _is_text(body[0]):
-            node.body = [ast.Pass()]
-        return node
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list) and body and _is_text(body[0]):
+            node.body = body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _is_text(node: ast.AST) -> bool:

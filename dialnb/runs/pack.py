@@ -15,7 +15,6 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -24,9 +23,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dialnb.claims.papers import PACKAGED
 from dialnb.errors import BadParameter, DataError
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
-from dialnb.papers import PACKAGED
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
@@ -34,9 +33,7 @@ FOLDER = "dialnb-pack"
 HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
 """Declared, but not needed by a headless run."""
 
-USUAL = (
-    "torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "pandas", "matplotlib",
-)  # fmt: skip
+USUAL = ["torch", "transformers", "sentence-transformers", "accelerate", "scikit-learn", "pandas", "matplotlib"]
 """What a GPU machine usually has; with everything that these need."""
 
 NEVER = ("torch",)
@@ -63,29 +60,23 @@ class Target:
     python: str
     have: dict[str, str]
 
-    @property
-    def is_this_machine(self) -> bool:
-        return (self.platform, self.python) == (host_platform(), f"{sys.version_info[0]}.{sys.version_info[1]}")
-
     def markers(self) -> dict[str, str]:
         """What requirements with conditions see."""
-        system = {"linux": ("linux", "Linux"), "macosx": ("darwin", "Darwin"), "win": ("win32", "Windows")}
-        kind = next((names for start, names in system.items() if self.platform.startswith(start)), ("linux", "Linux"))
-        machine = re.search(r"(x86_64|aarch64|arm64|amd64)$", self.platform)
-        versions = {"python_version": self.python, "python_full_version": f"{self.python}.0", "extra": ""}
-        names = {"sys_platform": kind[0], "platform_system": kind[1], "platform_machine": machine[0] if machine else ""}
-        return versions | names
+        systems = {"macosx": ("darwin", "Darwin"), "win": ("win32", "Windows")}
+        system, name = systems.get(self.platform.partition("_")[0].rstrip("0123456789"), ("linux", "Linux"))
+        machine = re.search(r"x86_64|aarch64|arm64|amd64|$", self.platform)[0]
+        found = {"sys_platform": system, "platform_system": name, "platform_machine": machine, "extra": ""}
+        return found | {"python_version": self.python, "python_full_version": f"{self.python}.0"}
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written: the archive, its parts in bytes, and the command that runs it."""
+    """What was written: the archive, its parts in bytes, its packages with versions, and the licences of its data."""
 
     path: Path
     sizes: dict[str, int]
     packages: dict[str, str]
     licences: tuple[str, ...]
-    command: str
 
 
 def host_platform() -> str:
@@ -93,39 +84,46 @@ def host_platform() -> str:
 
 
 def pack(
-    slugs: Sequence[str], profile: str, out: Path, root: Path, target: Target, without: Iterable[str] = (),
+    slugs: Sequence[str],
+    profile: str,
+    out: Path,
+    root: Path,
+    target: Target,
+    without: Iterable[str] = (),
     encoder: str = "",
-) -> Packed:  # fmt: skip
+) -> Packed:
     """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
-    suffix = out.name.lower().partition(".tar")[2].lstrip(".")
-    if ".tar" not in out.name.lower() or suffix not in ("", "gz", "xz"):
+    _, tar, suffix = out.name.lower().partition(".tar")
+    if not tar or suffix not in ("", ".gz", ".xz"):
         raise BadParameter(f"the archive must be named *.tar, *.tar.gz or *.tar.xz, but is {out.name!r}")
-    profiles = [load_profiles(slug, root) for slug in slugs]
-    settings = [entry.resolve(profile, encoder=encoder) for entry in profiles]
-    needs = [entry.needs.get(profile) or {} for entry in profiles]
-    data = list(dict.fromkeys(name for need in needs for name in need.get("data", ())))
-    encoders = [name for need in needs for name in need.get("encoders", ())]
-    encoders = dict.fromkeys([*encoders, *(s["encoder"] for s in settings if s.get("encoder"))])
+    data, encoders = [], []
+    for slug in slugs:
+        profiles = load_profiles(slug, root)
+        needs = profiles.needs.get(profile) or {}
+        settings = profiles.resolve(profile, encoder=encoder)
+        data += needs.get("data", ())
+        encoders += [*needs.get("encoders", ()), *filter(None, [settings.get("encoder")])]
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".pack-") as draft:
         folder = Path(draft) / FOLDER
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
         pack_packages(packages, target, folder / "site")
-        licences = pack_data(data, folder / "cache") + pack_encoders(encoders, folder)
+        licences = (*pack_data(dict.fromkeys(data), folder / "cache"), *pack_encoders(dict.fromkeys(encoders), folder))
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
-            name = shlex.quote(encoder_name(encoder))
-            inside = '"$here"/encoders/' if (folder / "encoders" / encoder_name(encoder)).is_dir() else ""
-            arguments += f" --encoder {inside}{name}"
+            name = encoder_name(encoder)
+            inside = '"$here"/encoders/' if (folder / "encoders" / name).is_dir() else ""
+            arguments += f" --encoder {inside}{shlex.quote(name)}"
         (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
-        parts = [path for path in sorted(folder.iterdir()) if path.is_dir()]
-        sizes = {p.name: sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in parts}
+        sizes = {}
+        for part in sorted(path for path in folder.iterdir() if path.is_dir()):
+            sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         unfinished = out.with_name(f".{out.name}.new")
-        with tarfile.open(unfinished, f"w:{suffix}") as archive:
+        with tarfile.open(unfinished, f"w:{suffix[1:]}") as archive:
             archive.add(folder, FOLDER)
         unfinished.replace(out)
-    return Packed(out, sizes, packages, licences, f"tar xf {out.name} && sh {FOLDER}/run.sh")
+    return Packed(out, sizes, packages, licences)
 
 
 def pack_project(root: Path, folder: Path) -> None:
@@ -154,10 +152,12 @@ def usual_packages() -> dict[str, str]:
 
 
 def read_have(path: Path) -> dict[str, str]:
-    """The output of `pip freeze` on the target machine."""
-    lines = [line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    pairs = [re.split(r"\s*(?:==|@)\s*", line, maxsplit=1) for line in lines if line and not line.startswith("-")]
-    return {canonicalize_name(p[0]): p[1].partition("+")[0] if len(p) > 1 and p[1][:1].isdigit() else "" for p in pairs}
+    """The packages in the output of `pip freeze` on the target machine, with versions where it tells them."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:==\s*([\w.!]+)|@)?", line):
+            found[canonicalize_name(match[1])] = match[2] or ""
+    return found
 
 
 def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, str]:
@@ -168,61 +168,47 @@ def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, s
     while todo:
         need = todo.pop()
         name = canonicalize_name(need.name)
-        if name in leave or name in found:
-            continue
         has = target.have.get(name)
-        if has == "" or (has and need.specifier.contains(has, prereleases=True)):
+        if name in leave or name in found or has == "" or (has and need.specifier.contains(has, prereleases=True)):
             continue
         if name in NEVER:
             raise DataError(f"the target needs {need}, but has {has or 'none'}; install it there, it cannot be packed")
         try:
             found[name] = metadata.version(name).partition("+")[0]
         except metadata.PackageNotFoundError:
-            words = (
-                f"{need} is needed with Python {target.python}, but is not installed here, so its version is not known"
-            )
-            raise DataError(f"{words}; install it here, or leave it out with --without {name}") from None
+            words = f"{need} is needed with Python {target.python}, but is not installed here"
+            raise DataError(f"{words}; install it, or leave it out with --without {name}") from None
         todo += _requirements(name, target.markers())
     return dict(sorted(found.items()))
 
 
 def _requirements(name: str, markers: dict[str, str]) -> list[Requirement]:
     try:
-        said = metadata.requires(name) or []
+        needs = map(Requirement, metadata.requires(name) or ())
     except metadata.PackageNotFoundError:
         if name == "dialnb":
             raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .") from None
         return []
-    found = [Requirement(text) for text in said]
-    return [need for need in found if need.marker is None or need.marker.evaluate(markers)]
+    return [need for need in needs if need.marker is None or need.marker.evaluate(markers)]
 
 
 def pack_packages(packages: dict[str, str], target: Target, site: Path) -> None:
     """Unpack the packages into `site`: from this environment if the target is like this machine, else from an index."""
     site.mkdir(parents=True)
-    if not packages:
-        return
-    if target.is_this_machine:
+    if (target.platform, target.python) == (host_platform(), "{}.{}".format(*sys.version_info)):
         for name in packages:
-            _copy_installed(name, site)
-        return
-    with tempfile.TemporaryDirectory() as wheels:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += [
-            "--only-binary=:all:",
-            "--implementation",
-            "cp",
-            "--python-version",
-            target.python,
-            "--dest",
-            wheels,
-        ]
-        command += [part for tag in platform_tags(target.platform) for part in ("--platform", tag)]
-        done = subprocess.run([*command, *(f"{n}=={v}" for n, v in packages.items())], capture_output=True, text=True)
+            for file in metadata.files(name) or ():
+                if ".." not in file.parts and file.suffix != ".pyc" and Path(file.locate()).is_file():
+                    (site / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(file.locate(), site / file)
+    elif packages:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--no-compile", "--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}"]
+        command += [f"--platform={tag}" for tag in platform_tags(target.platform)]
+        command += [f"--target={site}", *(f"{name}=={version}" for name, version in packages.items())]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise DataError(f"pip could not download the packages for {target.platform}: {done.stderr.strip()[-2000:]}")
-        for wheel in sorted(Path(wheels).glob("*.whl")):
-            _unzip(wheel, site)
 
 
 def platform_tags(tag: str) -> list[str]:
@@ -239,26 +225,8 @@ def platform_tags(tag: str) -> list[str]:
     return [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)] + legacy + [f"linux_{machine}"]
 
 
-def _copy_installed(name: str, site: Path) -> None:
-    for file in metadata.files(name) or ():
-        if ".." not in file.parts and file.suffix != ".pyc" and (source := Path(file.locate())).is_file():
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, site / file)
-
-
-def _unzip(wheel: Path, site: Path) -> None:
-    """A wheel is a zip of what lies in site-packages; its `.data` folder holds the few parts that belong elsewhere."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    for extra in site.glob("*.data"):
-        for part in (extra / "purelib", extra / "platlib"):
-            if part.is_dir():
-                shutil.copytree(part, site, dirs_exist_ok=True)
-        shutil.rmtree(extra)
-
-
-def pack_data(names: Iterable[str], cache: Path) -> tuple[str, ...]:
-    """The parsed records of the datasets (read now if need be); bundled ones travel with the project."""
+def pack_data(names: Iterable[str], cache: Path) -> list[str]:
+    """The parsed records of the datasets (read now if need be); bundled ones travel with the project. The licences."""
     from dialnb.data import load
     from dialnb.data.datasets import find_reader, records_path
     from dialnb.data.store import default_store
@@ -274,10 +242,10 @@ def pack_data(names: Iterable[str], cache: Path) -> tuple[str, ...]:
             shutil.copy2(records_path(reader, variant or None, store), cache / "records")
     if (store.cache / "recorded.json").is_file():
         shutil.copy2(store.cache / "recorded.json", cache)
-    return tuple(licences)
+    return list(licences)
 
 
-def pack_encoders(names: Iterable[str], folder: Path) -> tuple[str, ...]:
+def pack_encoders(names: Iterable[str], folder: Path) -> list[str]:
     """Encoders where the packed run looks for them: folders under their name, what has known bytes or came from a
     mirror in dialnb's cache, others in the hub's; bundled ones are there already. Returns their licences."""
     from huggingface_hub import constants
@@ -285,15 +253,13 @@ def pack_encoders(names: Iterable[str], folder: Path) -> tuple[str, ...]:
     licences = []
     for name in names:
         place = download_encoder(name)
-        if place.kind == "bundled":
-            continue
         if place.kind == "folder":
             shutil.copytree(place.folder, folder / "encoders" / place.name)
-            continue
-        licences.append(f"{place.name}: {encoder_source(place.name).licence}")
-        if place.folder:
-            shutil.copytree(place.folder, folder / "cache" / "files" / place.name)
-        else:
-            stored = f"models--{name.replace('/', '--')}"
-            shutil.copytree(Path(constants.HF_HUB_CACHE) / stored, folder / "hub" / stored, symlinks=True)
-    return tuple(licences)
+        elif place.kind != "bundled":
+            licences.append(f"{place.name}: {encoder_source(place.name).licence}")
+            stored = Path("hub", f"models--{name.replace('/', '--')}")
+            source, goal = Path(constants.HF_HUB_CACHE) / stored.name, folder / stored
+            if place.folder:
+                source, goal = place.folder, folder / "cache" / "files" / place.name
+            shutil.copytree(source, goal, symlinks=not place.folder)
+    return licences

@@ -6,12 +6,8 @@
     profiles:                         # what each size changes
       smoke: {steps: 2}
       quick: {}
-    conflicts:                        # values that contradict each other, and why
-      - {between: [{pooling: cls}, {normalise: true}], because: "..."}
     needs:                            # per profile: datasets (a variant after a colon) and encoders
       smoke: {data: [bundled/SGD], encoders: [mini]}
-    plan:                             # for --dry-run; `models` and `steps` may be expressions over the parameters
-      - {stage: train, models: [DSE, SimCSE], steps: steps}
 
 Types: int, float, str, bool, encoder (a bundled name, a folder or a hub id; `choices` are names it may have besides),
 "list[...]" of those, and a question mark after the type where null is allowed. What takes names says which (`choices`).
@@ -25,7 +21,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,7 +31,6 @@ import yaml
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
-FIELDS = {"type", "default", "help", "choices", "min", "above", "max"}
 SCALARS = {"int": int, "float": float, "str": str, "bool": bool, "encoder": str}
 KINDS = {
     "int": ("a whole number", "whole numbers"),
@@ -64,9 +59,9 @@ class Parameter:
     default: Any
     help: str
     choices: tuple = ()
-    min: float | None = None
+    min: float = 0
     above: float | None = None
-    max: float | None = None
+    max: float = LARGEST
 
     @property
     def kind(self) -> str:
@@ -78,27 +73,24 @@ class Parameter:
         return self.type.startswith("list[")
 
     @property
-    def limits(self) -> tuple[float | None, float]:
-        """The least and the largest number; what is said to be above a number has no least one."""
-        least = 0 if self.min is None and self.above is None else self.min
-        return least, LARGEST if self.max is None else self.max
+    def is_number(self) -> bool:
+        return self.kind in ("int", "float")
 
     @property
     def allowed(self) -> str:
         """Kind and limits in words, as messages and help show them."""
-        words = [KINDS[self.kind][self.is_list]]
-        if self.kind in ("int", "float") and not self.choices:
-            least, most = self.limits
-            words += [f"above {self.above}" if least is None else f"at least {least}", f"at most {most}"]
-        if self.choices:
-            words[:1] = [] if self.kind == "str" and not self.is_list else words[:1]
-            one = "or one of" if self.kind == "encoder" else "each of them one of" if self.is_list else "one of"
-            words += [f"{one} {', '.join(map(show, self.choices))}"]
-        words += ["or none"] if self.type.endswith("?") else []
-        return ", ".join(words) + (f" (a list: {self.example})" if self.is_list else "")
+        words, listed = KINDS[self.kind][self.is_list], f"one of {', '.join(map(show, self.choices))}"
+        if self.choices and self.kind == "encoder":
+            words += f", or {listed}"
+        elif self.choices:
+            words = f"{words}, each of them {listed}" if self.is_list else listed
+        elif self.is_number:
+            least = f"at least {self.min}" if self.above is None else f"above {self.above}"
+            words += f", {least}, at most {self.max}"
+        words += ", or none" if self.type.endswith("?") else ""
+        return f"{words} (a list: {self._example()})" if self.is_list else words
 
-    @property
-    def example(self) -> str:
+    def _example(self) -> str:
         """The two ways to write a list."""
         others = {"int": (1, 2), "float": (0.1, 0.2)}.get(self.kind, ("A", "B"))
         two = (*(self.choices or self.default or ()), *others)[:2]
@@ -112,30 +104,27 @@ class Parameter:
             return self._check_one(value)
         if isinstance(value, str):
             return self.parse(value)
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list | tuple) or (not value and self.default and self.is_number):
             raise self._bad(value)
         items = tuple(map(self._check_one, value))
-        if twice := [item for place, item in enumerate(items) if item in items[:place]]:
-            raise BadParameter(f"parameter '{self.name}' has {show(twice[0])} more than once ({self.help})")
-        if not items and self.default and self.kind in ("int", "float"):
-            raise self._bad(items)
+        for item in items:
+            if items.count(item) > 1:
+                raise BadParameter(f"parameter '{self.name}' has {show(item)} more than once ({self.help})")
         return items
 
     def parse(self, text: str) -> Any:
-        """The value that was typed after `--set name=`."""
+        """The value that was typed after `--set name=`: a list as `A,B` or `[A, B]`, an item with a comma in quotes."""
         if text in ("null", "none") and self.type.endswith("?"):
             return None
-        return self.check(list(map(self._parse_one, self._split(text))) if self.is_list else self._parse_one(text))
-
-    def _split(self, text: str) -> list[str]:
-        """The items of `A,B` or `[A, B]`; one with a comma in it stands in quotes."""
+        if not self.is_list:
+            return self.check(self._parse_one(text))
         inner = text.strip()
         if inner.startswith("[") != inner.endswith("]"):
             raise self._bad(text)
         inner = inner[1:-1] if inner.startswith("[") else inner
         quote = "'" if '"' not in inner else '"'
         items = next(csv.reader([inner], skipinitialspace=True, quotechar=quote), [])
-        return [item.strip() for item in items if item.strip()]
+        return self.check([self._parse_one(item.strip()) for item in items if item.strip()])
 
     def _parse_one(self, text: str) -> Any:
         try:
@@ -148,16 +137,13 @@ class Parameter:
             value = float(value)
         if type(value) is not SCALARS[self.kind]:
             raise self._bad(value)
-        if self.kind in ("int", "float"):
-            least, most = self.limits
-            low = value <= self.above if least is None else value < least
-            if low or not value <= most:  # which NaN is not
-                raise self._bad(value)
-        if value in self.choices or (value == self.default == ""):
-            return value
-        if self.choices and self.kind != "encoder":
-            raise self._bad(value)
-        if self.kind == "encoder" and not (_is_encoder_folder(value) or HUB_ID.fullmatch(value)):
+        fits = not self.choices or value in self.choices
+        if self.is_number:  # NaN is in no range
+            fits = fits and (value >= self.min if self.above is None else value > self.above) and value <= self.max
+        if self.kind == "encoder" and value not in self.choices:
+            is_folder = value != "" and (Path(value).expanduser() / "config.json").is_file()
+            fits = is_folder or HUB_ID.fullmatch(value) is not None
+        if not fits and not value == self.default == "":
             raise self._bad(value)
         return value
 
@@ -167,10 +153,6 @@ class Parameter:
         found = f"'{value}'" if value and isinstance(value, str) else show(value) or "empty"
         verb = "has" if self.is_list and value and not isinstance(value, list | tuple) else "is"
         return BadParameter(f"parameter '{self.name}' must be {self.allowed}, but {verb} {found}{hint} ({self.help})")
-
-
-def _is_encoder_folder(name: str) -> bool:
-    return bool(name) and (Path(name).expanduser() / "config.json").is_file()
 
 
 @dataclass(frozen=True)
@@ -209,21 +191,18 @@ class Settings(Mapping):
 
     def __repr__(self) -> str:
         rows = [(name, show(value), self.origin.get(name, "")) for name, value in self.values.items()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows)]
         return "\n".join(f"{n:<{widths[0]}}  {v:<{widths[1]}}  {o}".rstrip() for n, v, o in rows)
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        said = [
-            (name, show(value), self.origin.get(name, ""), self.helps.get(name, "")) for name, value in self.items()
-        ]
-        lines = [("th", ("parameter", "value", "from", "meaning")), *(("td", cells) for cells in said)]
-        rows = [
-            "<tr>" + "".join(f"<{tag} style='text-align:left'>{escape(text)}</{tag}>" for text in cells) + "</tr>"
-            for tag, cells in lines
-        ]
-        return f"<table>{''.join(rows)}</table>"
+        lines = ["<tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>"]
+        for name, value in self.values.items():
+            cells = (name, show(value), self.origin.get(name, ""), self.helps.get(name, ""))
+            lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>")
+        table = f"<table>{''.join(lines)}</table>"
+        return table.replace("<th>", "<th style='text-align:left'>").replace("<td>", "<td style='text-align:left'>")
 
 
 @dataclass(frozen=True)
@@ -233,9 +212,7 @@ class Profiles:
     slug: str
     parameters: Mapping[str, Parameter]
     profiles: Mapping[str, Mapping[str, Any]]
-    conflicts: tuple[Mapping[str, Any], ...]
     needs: Mapping[str, Mapping[str, list[str]]]
-    plan: tuple[Mapping[str, Any], ...]
 
     def resolve(
         self, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping[str, Any] | None = None
@@ -243,16 +220,24 @@ class Profiles:
         """The checked values: defaults, then the profile, then `encoder` and `overrides`; seed is always among them."""
         if profile not in self.profiles:
             raise UnknownName(f"profile of {self.slug}", str(profile), self.profiles)
-        said = dict(overrides or {}) | ({"encoder": encoder} if encoder else {})
+        by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
         values = {"seed": SEED.check(seed)} | {name: p.default for name, p in self.parameters.items()}
         origin = {"seed": "run"} | dict.fromkeys(self.parameters, "default")
-        for source, changes in ((f"profile {profile}", self.profiles[profile]), ("set by hand", said)):
+        for source, changes in ((f"profile {profile}", self.profiles[profile]), ("set by hand", by_hand)):
             for name, value in changes.items():
                 values[name], origin[name] = self.parameter(name).check(value), source
-        for conflict in self.conflicts:
-            self._refuse(conflict, values)
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         return Settings(MappingProxyType(values), origin, helps)
+
+    def offered(self, parameter: Parameter) -> set[Any]:
+        """What a list may hold, or a further encoder may be: the choices, and what some profile has there."""
+        if not parameter.is_list and (parameter.kind != "encoder" or parameter.name == "encoder"):
+            return set()
+        values = set(parameter.choices)
+        for changes in self.profiles.values():
+            value = changes.get(parameter.name) or ()
+            values |= {value} if isinstance(value, str) else set(value)
+        return values
 
     def parameter(self, name: str) -> Parameter:
         if name not in self.parameters:
@@ -261,10 +246,14 @@ class Profiles:
 
     def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
         """The encoders that the settings name, or those set by hand; without shapes, which are made here."""
-        asked = [p for p in self.parameters.values() if p.kind == "encoder"]
-        asked = [p for p in asked if not by_hand or settings.origin[p.name] == "set by hand"]
-        named = {p: settings[p.name] if p.is_list else (settings[p.name],) for p in asked}
-        return list(dict.fromkeys(n for p, names in named.items() for n in names if n and n not in p.choices))
+        named: dict[str, None] = {}
+        for parameter in self.parameters.values():
+            if parameter.kind == "encoder" and (not by_hand or settings.origin[parameter.name] == "set by hand"):
+                value = settings[parameter.name]
+                for name in value if parameter.is_list else [value]:
+                    if name and name not in parameter.choices:
+                        named[name] = None
+        return list(named)
 
     def parse(self, items: list[str]) -> dict[str, Any]:
         """`["steps=3", "seeds=1,2"]` as typed values."""
@@ -276,19 +265,13 @@ class Profiles:
             found[name.strip()] = self.parameter(name.strip()).parse(text.strip())
         return found
 
-    def _refuse(self, conflict: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        pair = {name: value for side in conflict["between"] for name, value in side.items()}
-        if all(values[name] == value for name, value in pair.items()):
-            said = " and ".join(f"{name}={show(value)}" for name, value in pair.items())
-            raise BadParameter(f"{self.slug}: {said} contradict each other: {conflict['because']}")
-
 
 SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
 
 
 def project(root: Path | None = None) -> Path:
     """The folder with `papers/` and `notebooks/`: given, named by DIALNB_PROJECT, or the checkout."""
-    from dialnb.papers import project_root
+    from dialnb.claims.papers import project_root
 
     named = root or os.environ.get("DIALNB_PROJECT")
     if not named:
@@ -301,7 +284,7 @@ def project(root: Path | None = None) -> Path:
 
 def known_papers(root: Path) -> list[str]:
     """Slugs of the papers of a project: the five in their order, then others by name."""
-    from dialnb.papers import SLUGS
+    from dialnb.claims.papers import SLUGS
 
     found = {path.parent.name for path in (root / "papers").glob("*/paper.yaml")}
     return [slug for slug in SLUGS if slug in found] + sorted(found - set(SLUGS))
@@ -319,18 +302,14 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
 
 
 def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
-    """Turn parsed YAML into `Profiles`; every default, profile value and conflict is checked against the types."""
+    """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
     parameters = {name: _parameter(name, entry, where) for name, entry in raw["parameters"].items()}
     for name in raw["profiles"]:
         if name not in PROFILES:
             raise UnknownName(f"profile in {where}", name, PROFILES)
-    parts = {name: raw.get(name) or default for name, default in (("conflicts", ()), ("needs", {}), ("plan", ()))}
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
-    made = Profiles(slug, parameters, profiles, tuple(parts["conflicts"]), parts["needs"], tuple(parts["plan"]))
+    made = Profiles(slug, parameters, profiles, raw.get("needs") or {})
     try:
-        for side in (side for conflict in made.conflicts for side in conflict["between"]):
-            for name, value in side.items():
-                made.parameter(name).check(value)
         for name in profiles:
             made.resolve(name)
     except DialnbError as error:
@@ -339,16 +318,17 @@ def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
 
 
 def _parameter(name: str, entry: Mapping[str, Any], where: str) -> Parameter:
-    if stray := set(entry) - FIELDS:
-        known = ", ".join(sorted(FIELDS))
-        raise DataError(f"{where}: parameter {name!r} has unknown fields, {', '.join(sorted(stray))}; known: {known}")
+    known = {field.name for field in fields(Parameter)} - {"name"}
+    if stray := set(entry) - known:
+        fine = ", ".join(sorted(known))
+        raise DataError(f"{where}: parameter {name!r} has unknown fields, {', '.join(sorted(stray))}; known: {fine}")
     if missing := {"type", "default", "help"} - set(entry):
         raise DataError(f"{where}: parameter {name!r} lacks {', '.join(sorted(missing))}")
     made = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
     if made.kind not in SCALARS:
         raise UnknownName(f"type of parameter {name!r} in {where}", made.type, SCALARS)
     try:
-        return Parameter(**{**vars(made), "default": made.check(made.default)})
+        return replace(made, default=made.check(made.default))
     except BadParameter as error:
         raise DataError(f"{where}: {error}") from error
 

@@ -12,13 +12,28 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dialnb.runs.files import sha256
+from dialnb.files import sha256
 
 PACKAGES = (
-    "dialnb", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "scipy", "pandas",
-    "scikit-learn", "matplotlib", "umap-learn", "papermill", "ipykernel",
-)  # fmt: skip
+    "dialnb",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "pandas",
+    "scikit-learn",
+    "matplotlib",
+    "umap-learn",
+    "papermill",
+    "ipykernel",
+)
+"""What the numbers depend on."""
 
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "DIALNB_OFFLINE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS")
+"""What changes what runs."""
 
 CODE = Path(__file__).resolve().parents[2]
 """Where the package stands: a checkout, a packed copy, or the packages of an environment."""
@@ -26,7 +41,14 @@ CODE = Path(__file__).resolve().parents[2]
 
 def provenance() -> dict[str, Any]:
     """Everything about this process that its results may depend on."""
-    return {"code": commit(), "packages": packages(), "hardware": hardware(), "environment": settings()}
+    packages: dict[str, str | None] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = None
+    variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    return {"code": commit(), "packages": packages, "hardware": hardware(), "environment": variables}
 
 
 def commit(code: Path = CODE) -> dict[str, Any]:
@@ -34,77 +56,48 @@ def commit(code: Path = CODE) -> dict[str, Any]:
 
     An installed package has none, even where its environment lies within a repository, which is somebody else's.
     """
+
+    def git(*arguments: str) -> str:
+        try:
+            done = subprocess.run(["git", "-C", str(code), *arguments], capture_output=True, text=True, timeout=30)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return "" if done.returncode else done.stdout.rstrip("\n")
+
     packed = code / "PACKED.json"
     if packed.is_file():
         return json.loads(packed.read_text(encoding="utf-8"))["code"]
-    head = _git(code, "rev-parse", "HEAD") if _git(code, "ls-files", "dialnb/__init__.py") else None
-    if head is None:
+    head = git("ls-files", "dialnb/__init__.py") and git("rev-parse", "HEAD")
+    if not head:
         return {"commit": None, "dirty": None, "note": "not a git checkout"}
-    changed = _git(code, "status", "--porcelain", "--untracked-files=no") or ""
-    difference = _git(code, "diff", "HEAD") or ""
+    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
     found: dict[str, Any] = {"commit": head, "dirty": bool(changed)}
     if changed:
-        found["changed"] = [line[3:] for line in changed.splitlines()][:50]
-        found["difference_sha256"] = hashlib.sha256(difference.encode()).hexdigest()
-    return found
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.rstrip("\n") if done.returncode == 0 else None
-
-
-def packages() -> dict[str, str | None]:
-    """Versions of what the numbers depend on; None where a package is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
+        found["changed"] = [line[3:] for line in changed[:50]]
+        found["difference_sha256"] = hashlib.sha256(git("diff", "HEAD").encode()).hexdigest()
     return found
 
 
 def hardware() -> dict[str, Any]:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
-    found: dict[str, Any] = {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gb": _memory_gb(),
-        "gpus": [],
-    }
+    found: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
+    found["processor"] = platform.processor() or "not stated"
+    if (facts := Path("/proc/cpuinfo")).is_file():
+        names = [line for line in facts.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
+        found["processor"] = names[0].partition(":")[2].strip() if names else found["processor"]
+    found["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        found["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):  # Windows
+        found["memory_gb"] = None
+    found["gpus"] = []
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
-        each = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        found["gpus"] = [{"name": gpu.name, "memory_gb": round(gpu.total_memory / 2**30, 1)} for gpu in each]
+        for number in range(torch.cuda.device_count()):
+            gpu = torch.cuda.get_device_properties(number)
+            found["gpus"].append({"name": gpu.name, "memory_gb": round(gpu.total_memory / 2**30, 1)})
         found["cuda"] = torch.version.cuda
     return found
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "not stated"
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def settings() -> dict[str, str]:
-    """Environment variables that change what runs."""
-    names = ("CUDA_VISIBLE_DEVICES", "DIALNB_OFFLINE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS")
-    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def determinism() -> str:
@@ -134,15 +127,13 @@ def encoder_facts(name: str) -> dict[str, Any]:
     if place.kind == "cache or mirror":
         place = fetch_encoder(name)
     folder = place.folder or hub_snapshot(place.name)
-    own = place.kind in ("folder", "bundled")
-    return {
-        "name": place.name,
-        "bundled": place.kind == "bundled",
-        "sha256": {file.name: sha256(file) for file in sorted(folder.glob("*.safetensors"))} if folder else {},
-        "licence": _card_licence(folder / "README.md") if own else encoder_source(place.name).licence,
-    }
-
-
-def _card_licence(card: Path) -> str:
-    lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), "not stated")
+    weights = sorted(folder.glob("*.safetensors")) if folder else []
+    if place.kind in ("folder", "bundled"):
+        card = folder / "README.md"
+        lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
+        stated = [line.partition(":")[2].strip() for line in lines if line.startswith("license:")]
+        licence = stated[0] if stated else "not stated"
+    else:
+        licence = encoder_source(place.name).licence
+    hashes = {file.name: sha256(file) for file in weights}
+    return {"name": place.name, "bundled": place.kind == "bundled", "sha256": hashes, "licence": licence}

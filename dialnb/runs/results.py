@@ -1,8 +1,8 @@
 """Results of stages on disk, by type and without pickle: what is read back equals what was written, bit for bit.
 
-`result.json` holds the structure (dicts, lists, tuples, plain values, dataclasses of a closed list); data frames,
-arrays, tensors and encoders lie beside it in files of their own, each with its sha256. A stored result decides neither
-what is imported or called nor what is opened outside its folder, and one that was changed is not read.
+`result.json` holds the structure (dicts, lists, tuples, plain values, data frames, dataclasses of a closed list);
+arrays, tensors, encoders and selectors lie beside it in files of their own, each with its sha256. A stored result
+decides neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
 
 from __future__ import annotations
@@ -11,27 +11,40 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 
 from dialnb.errors import DataError, DialnbError
-from dialnb.runs.files import sha256
+from dialnb.files import sha256
 
 INDEX, RECORD = "result.json", "stage.json"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 """What Python makes of a file that is not what was written."""
+FOLDERS = ("encoder", "selector")
+"""What is stored as a folder of its own that it writes with `save`."""
 
 
+@cache
 def storable() -> dict[str, type]:
     """The dataclasses that a result may hold, by the name they are stored under."""
     from dialnb.data.records import RECORDS, Slot, Utterance
     from dialnb.training.loop import TrainingResult
 
     return RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
+
+
+@cache
+def folder_kinds() -> dict[str, tuple[type, Callable[[Path], Any]]]:
+    """The class and the loader of each of `FOLDERS`."""
+    from dialnb.models.encoder import Encoder, load_encoder
+    from dialnb.models.selector import Selector
+
+    return dict(zip(FOLDERS, ((Encoder, load_encoder), (Selector, Selector.load)), strict=True))
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> str:
@@ -60,8 +73,8 @@ def _hash(content: Any) -> str:
 
 def write_result(value: Any, folder: Path) -> str:
     """Store `value` in the (empty) folder; returns the hash of everything."""
-    body = _Writer(folder).encode(value, "result")
-    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    body = _encode(value, folder, "result")
+    hashes = {name: sha256(folder / name) for name in _files(folder)}
     return write_sealed(folder / INDEX, {"value": body, "files": hashes})
 
 
@@ -82,8 +95,7 @@ def check_files(folder: Path, part: str = "") -> None:
     stored, _ = read_sealed(folder / INDEX)
     try:
         known = {name: known for name, known in stored["files"].items() if part in ("", name.partition("/")[0])}
-        beside = {path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file()}
-        if strange := sorted((beside - {INDEX, RECORD}) ^ known.keys()):
+        if strange := sorted((_files(folder, part) - {INDEX, RECORD}) ^ known.keys()):
             raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
         for name in known:
             if sha256(folder / name) != known[name]:
@@ -92,16 +104,22 @@ def check_files(folder: Path, part: str = "") -> None:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
 
 
+def _files(folder: Path, part: str = "") -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file()}
+
+
 def stored_encoders(folder: Path) -> dict[str, Path]:
     """The encoders within a stored result, by name; nothing is loaded."""
     found = {}
     todo = [read_sealed(folder / INDEX)[0]["value"]]
     while todo:
         body = todo.pop()
-        if isinstance(body, dict) and body.get("$") == "encoder":
-            found[body["name"]] = _beside(folder, body)
-        elif isinstance(body, dict | list):
-            todo += body.values() if isinstance(body, dict) else body
+        if isinstance(body, list):
+            todo += body
+        elif isinstance(body, dict):
+            if body.get("$") in FOLDERS:
+                found[body["name"]] = _beside(folder, body)
+            todo += body.values()
     return found
 
 
@@ -113,66 +131,59 @@ def _beside(folder: Path, body: dict[str, Any]) -> Path:
     return folder / name
 
 
-class _Writer:
-    """Turns a value into JSON, and writes what JSON cannot hold into numbered files."""
+def _encode(value: Any, folder: Path, where: str) -> Any:
+    """The value as JSON; what JSON cannot hold is written into numbered files of the folder."""
+    if isinstance(value, np.generic | np.ndarray):
+        return _encode_object(value, folder, where)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
+    if isinstance(value, list):
+        return [_encode(item, folder, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"$": "tuple", "items": _encode(list(value), folder, where)}
+    if isinstance(value, dict):
+        pairs = [[_encode(k, folder, where), _encode(v, folder, f"{where}[{k!r}]")] for k, v in value.items()]
+        return {"$": "dict", "items": pairs}
+    return _encode_object(value, folder, where)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.count = folder, 0
 
-    def encode(self, value: Any, where: str) -> Any:
-        import pandas as pd
-        import safetensors.numpy
-        import safetensors.torch
-        import torch
+def _encode_object(value: Any, folder: Path, where: str) -> Any:
+    """Arrays, tensors, data frames, encoders, selectors and dataclasses of the list; nothing else."""
+    import pandas as pd
+    import torch
+    from safetensors.torch import save_file
 
-        from dialnb.models.encoder import Encoder
+    number = len(list(folder.iterdir())) + 1
+    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+        return {"$": "array", "tensor": _encode(torch.from_numpy(np.array(value)), folder, where)}
+    if isinstance(value, torch.Tensor):
+        name = f"tensor-{number}.safetensors"
+        save_file({"tensor": value.detach().cpu().contiguous()}, folder / name)
+        return {"$": "tensor", "file": name}
+    if isinstance(value, pd.DataFrame):
+        columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
+        is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
+        parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
+        parts["index"] = None if is_plain else value.index.tolist()
+        return {"$": "frame", "parts": _encode(parts, folder, where)}
+    for kind, (stored_class, _) in folder_kinds().items():
+        if isinstance(value, stored_class):
+            path = value.save(folder / f"{kind}-{number}")
+            return {"$": kind, "file": path.name, "name": _encoder_of(value).name}
+    if storable().get(kind := type(value).__name__) is type(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"$": "dataclass", "type": kind, "fields": _encode(fields, folder, where)}
+    raise DialnbError(
+        f"{where} of a stage is a {type(value).__name__}, which cannot be stored: return plain values, "
+        f"data frames, arrays, tensors, encoders, {', '.join(storable())}, or dicts, lists and tuples of those"
+    )
 
-        if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-            file = self._tensors(safetensors.numpy, {"array": np.ascontiguousarray(value)})
-            return {"$": "array", "file": file, "shape": list(value.shape)}
-        if value is None or isinstance(value, bool | int | str):
-            return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
-        if isinstance(value, list):
-            return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
-        if isinstance(value, tuple):
-            return {"$": "tuple", "items": self.encode(list(value), where)}
-        if isinstance(value, dict):
-            pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
-            return {"$": "dict", "items": pairs}
-        if isinstance(value, torch.Tensor):
-            file = self._tensors(safetensors.torch, {"tensor": value.detach().cpu().contiguous()})
-            return {"$": "tensor", "file": file}
-        if isinstance(value, pd.DataFrame):
-            return self._frame(value, where)
-        if isinstance(value, Encoder):
-            self.count += 1
-            folder = value.save(self.folder / f"encoder-{self.count}")
-            return {"$": "encoder", "file": folder.name, "name": value.name}
-        if storable().get(kind := type(value).__name__) is type(value):
-            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-            return {"$": "dataclass", "type": kind, "fields": self.encode(fields, where)}
-        raise DialnbError(
-            f"{where} of a stage is a {type(value).__name__}, which cannot be stored: return plain values, "
-            f"data frames, arrays, tensors, encoders, {', '.join(storable())}, or dicts, lists and tuples of those"
-        )
 
-    def _frame(self, frame: Any, where: str) -> dict[str, Any]:
-        self.count += 1
-        name = f"frame-{self.count}.json"
-        dtypes = [str(dtype) for dtype in frame.dtypes]
-        columns = [self.encode(frame.iloc[:, i].tolist(), f"{where}.{c}") for i, c in enumerate(frame.columns)]
-        body = {"names": self.encode(list(frame.columns), where), "dtypes": dtypes, "columns": columns}
-        body["index"] = None if _is_plain_range(frame.index) else self.encode(frame.index.tolist(), where)
-        (self.folder / name).write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
-        return {"$": "frame", "file": name}
-
-    def _tensors(self, library: ModuleType, content: dict[str, Any]) -> str:
-        self.count += 1
-        name = f"tensor-{self.count}.safetensors"
-        library.save_file(content, self.folder / name)
-        return name
+def _encoder_of(value: Any) -> Any:
+    """An encoder itself, or the one that a selector reads with: its name is not in the folder."""
+    return getattr(value, "encoder", value)
 
 
 def _decode(body: Any, folder: Path) -> Any:
@@ -188,42 +199,30 @@ def _decode(body: Any, folder: Path) -> Any:
     if kind == "dict":
         return {_decode(k, folder): _decode(v, folder) for k, v in body["items"]}
     if kind == "array":
-        from safetensors.numpy import load_file
-
-        return load_file(_beside(folder, body))["array"].reshape(body["shape"])[()]
+        return _decode(body["tensor"], folder).numpy()[()]
     if kind == "tensor":
         from safetensors.torch import load_file
 
         return load_file(_beside(folder, body))["tensor"]
     if kind == "frame":
-        return _read_frame(_beside(folder, body), folder)
-    if kind == "encoder":
-        from dialnb.models.encoder import load_encoder
-
-        encoder = load_encoder(_beside(folder, body))
-        encoder.name = body["name"]
-        return encoder
+        return _frame(**_decode(body["parts"], folder))
+    if kind in FOLDERS:
+        _, load = folder_kinds()[kind]
+        value = load(_beside(folder, body))
+        _encoder_of(value).name = body["name"]
+        return value
     if kind != "dataclass" or body["type"] not in storable():
         raise DataError(f"the stored result in {folder} holds a {body.get('type', kind)!r}, which is not known here")
     return storable()[body["type"]](**_decode(body["fields"], folder))
 
 
-def _read_frame(path: Path, folder: Path) -> Any:
+def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> Any:
     import pandas as pd
 
-    body = json.loads(path.read_text(encoding="utf-8"))
-    names, index = _decode(body["names"], folder), body["index"]
-    pairs = zip(body["columns"], body["dtypes"], strict=True)
-    columns = [pd.Series(_decode(values, folder), dtype=dtype) for values, dtype in pairs]
-    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame()
-    if columns:
+    series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
+    frame = pd.concat(series, axis=1) if series else pd.DataFrame()
+    if series:
         frame.columns = names
     if index is not None:
-        frame.index = _decode(index, folder)
+        frame.index = index
     return frame
-
-
-def _is_plain_range(index: Any) -> bool:
-    import pandas as pd
-
-    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None

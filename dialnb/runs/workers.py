@@ -56,8 +56,10 @@ class Workers:
             while left or waiting:
                 while left and len(waiting) < 2 * self.count:  # a job carries its encoder: few at once
                     name, job = left.popleft()
-                    packed = pickle.dumps((self.cache.root, self.cache.fresh_since, name, *job))
-                    waiting[self._pool.submit(_make, packed)] = name
+                    if (packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job)) is not None:
+                        waiting[self._pool.submit(_make, packed)] = name
+                if not waiting:
+                    continue
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     found, name, done = future.result(), waiting.pop(future), done + 1
                     if isinstance(found, Failure):
@@ -85,6 +87,15 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(wait=wait, cancel_futures=True)
             self._pool = None
+
+
+def _packed(*job: Any) -> bytes | None:
+    """A job for another process; None for one with code that was typed into a notebook, which is made by the caller."""
+    try:
+        packed = pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+    return None if b"__main__" in packed else packed
 
 
 def _prepare(threads: int) -> None:

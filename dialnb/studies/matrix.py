@@ -1,91 +1,270 @@
 """The matrix that no paper has: every method from one encoder, on one corpus, with one budget, on every paper's tasks.
 
-Rows of T1 hold a task's score in paired units (``seed``), as a mean over the datasets of the task; those of each
-dataset are in X-datasets. T2 holds differences to the raw encoder, unit by unit, T3 ranks, T4 costs, T5 geometry.
+The budget is a number of *tokens* (word pieces that go through the encoder), since an example of one method has six
+times as many as one of another. A pilot of a few small steps tells how many tokens an example of a method has; its
+training then has as many steps as fit. Rates and schedules are those of a method's own notebook in the same profile.
+
+All scores are in percent and come in paired units, numbered by ``seed``: draws of the few examples, or ten groups of
+test items that are the same for every method. Their mean is the score. Methods and tasks are listed in the notebook;
+the page of advice is written by `dialnb.studies.matrix_guide`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
-from dialnb import plots
-from dialnb.papers import FLOORS, select
-from dialnb.studies import common
-from dialnb.studies.common import Task, left_out, rows_of
-from dialnb.studies.figures import absent
-from dialnb.studies.matrix_models import RAW, UMS, Trained
-from dialnb.studies.matrix_ranks import against_best, friedman, nemenyi_difference, ranks_of
-from dialnb.studies.matrix_tasks import COLUMNS, GEOMETRY, Column, retrieval_data
+from dialnb.claims.papers import FLOORS, select
+from dialnb.claims.ranks import ranks_of
+from dialnb.data import Dataset
+from dialnb.data.records import RetrievalQuery
+from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
+from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
+from dialnb.evaluation.sampling import item_groups
+from dialnb.evaluation.selection import Scorer, cosine_scorer
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
+from dialnb.examples.readings import Dialogues, Sessions, SpokenTemplates, thin
+from dialnb.models.encoder import Encoder
+from dialnb.models.selector import Selector
+from dialnb.runs.grid import SHARED, Answer, Model, Task, job_of
+from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
+from dialnb.training import TrainingResult
 
-TASKS = [column.name for column in COLUMNS]
+RAW, UMS = "raw", "UMS"
+"""The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
+
 MEAN = "Mean rank"
 ALONE, PACE = "Seconds alone", "Tokens a second alone (thousands)"
 NO_VECTORS = "a cross-encoder scores a reply together with its context and gives no vectors"
+PILOT, PILOT_DIALOGUES = 6, 600
+"""Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
+
+WARM_UP = 10
+"""Steps before a training is timed alone."""
+
+EPOCHS = 100_000.0
+"""More than any budget: steps alone end a training."""
+
+GROUPS = 10
+BLOCK = 100
+"""Replies of a block, so that no group of questions may be smaller."""
+
+LENGTH = 128
+"""Tokens of a dialogue that a sentence encoder reads as one text."""
 
 
-# --- scores -----------------------------------------------------------------------------------------------------------
+# --- methods ----------------------------------------------------------------------------------------------------------
 
 
-def evaluate(run, trained: Trained) -> None:
-    """Ask every method everything, and fill all tables."""
-    s = run.settings
-    chosen = [column for column in COLUMNS if column.name in s.tasks]
-    jobs = {f"{column.task.name}: {UMS} on {name}": (column.task.function, inputs)
-            for column in chosen for name, inputs in _lists(run, column, trained).items()}  # fmt: skip
-    tasks, raw = [*(_task(run, column) for column in chosen), GEOMETRY], trained.models[RAW]
-    rows, more = common.evaluate(run, trained.models, tasks, jobs, raw)
-    found = {(table, model): part for (table, model), part in rows.items() if table != GEOMETRY.table}
-    for column in chosen:
-        own = [part for name, part in more.items() if name.startswith(f"{column.task.name}: ")]
-        found |= {(column.name, UMS): pd.concat(own)} if own else {}
-    for column in chosen:
-        for model in [*trained.models, UMS, *FLOORS]:
-            if (column.name, model) in found:
-                _add_scores(run, column, model, found[column.name, model])
-    add_gains(run)
-    add_ranks(run)
-    _add_costs(run, trained)
-    for model in trained.models:
-        means = rows[GEOMETRY.table, model].groupby("metric")["value"].mean()
-        shown = pd.DataFrame({"column": means.index.str.capitalize(), "value": means.to_numpy(), "n": 0, "seed": 0})
-        run.add(shown, table="T5", model=model, task="geometry", dataset="all", metric="geometry", protocol="clean")
-    _say_what_is_missing(run)
+def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Model:
+    """A method as its own notebook trains it in this profile, but on the dialogues of the matrix and from its encoder.
+
+    The batch is the matrix's own, but for matching groups and for candidates with their contexts, which are many
+    sentences each. With ``steps`` the training is as long; without, the model is its pilot.
+    """
+    match name:
+        case "TaDSE":
+            s = run.elsewhere("tadse")
+            made = tadse.model(name, s, SpokenTemplates(dialogues, run.settings["templates"]), start="", pooling="")
+        case "DialogueCSE":
+            s = run.elsewhere("dialoguecse")
+            spoken = dialoguecse.Corpus("", Sessions(dialogues.corpora, 0, dialogues.limit), None)
+            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="", labels={})
+        case "UMS":
+            s = run.elsewhere("ums")
+            made = ums.model(dict(s) | {"dev_groups": None}, dialogues, ums.TASKS)
+        case _:
+            s = run.elsewhere("wmdc" if name.startswith("WMDC") else "dse")
+            made = wmdc.model(name, s, dialogues)
+            made = replace(made, watch=None if made.watch and made.watch.keep else made.watch, report=0)
+    settings = {key: s[key] for key in SHARED if key in s} | dict(made.settings)
+    if name not in ("DialogueCSE", UMS):
+        settings["batch_size"] = run.settings["batch_size"]
+    settings |= {"epochs": EPOCHS, "max_steps": steps or PILOT}
+    batch = settings["batch_size"] or made.printed.batch_size
+    if steps is None:
+        settings["batch_size"] = max(2, batch // 4)
+    elif name == "DialogueCSE":  # a dialogue gives four groups or more
+        enough = max(PILOT_DIALOGUES, steps * batch // 4)
+        made = replace(made, data=replace(made.data, limit=min(dialogues.limit or enough, enough)))
+    own = run.settings["pooling"] == "own" and name in ("SimCSE-unsup", "TaDSE")
+    return replace(made, settings=settings, pooling="cls" if own else "")
 
 
-def _task(run, column: Column) -> Task:
-    """The task of a column; retrieval sets are rebuilt once, not by the stage of every method."""
-    if column.task.data is not retrieval_data:
-        return column.task
-    pools = retrieval_data(run)
-    return column.task._replace(data=lambda data: pools)
+def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
+    """The steps of a batch that a budget of tokens buys, where an example has as many as in the pilot; at least one."""
+    return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
 
 
-def _lists(run, column: Column, trained: Trained) -> dict[str, dict]:
-    """Inputs of the selector's stages: the datasets of a task whose replies are listed."""
-    if trained.selector is None or not column.lists:
-        return {}
-    s, parts = run.settings, {name: trained.selector[name] for name in ("encoder", "heads", "max_length")}
-    shared = parts | {name: getattr(s, name) for name in column.task.settings}
-    return {name: shared | {"records": records, "dataset": name} for name, records in column.task.data(s.data).items()}
+def batch_of(model: Model) -> int:
+    """The examples of a step of a method."""
+    return model.settings.get("batch_size") or model.printed.batch_size
 
 
-def _add_scores(run, column: Column, model: str, rows: pd.DataFrame) -> None:
-    """A task's scores of one method: those of every dataset, and their mean in every unit that all of them have."""
-    where = dict(column.where) | ({"shots": max(run.settings.shots)} if column.shots else {})
-    own = select(rows, where)[["dataset", "metric", "seed", "value", "n"]].assign(task=column.name, protocol="paper")
-    start = {"encoder": "none"} if model in FLOORS else {}
-    run.add(own, table="X-datasets", model=model, **start)
-    wide = own.pivot_table("value", "seed", "dataset").dropna()
-    means = pd.DataFrame({"seed": wide.index, "value": wide.mean(axis=1).to_numpy()})
-    items = int(own.groupby("dataset")["n"].max().sum())
-    labels = {"task": column.name, "column": column.name, "dataset": "all", "metric": column.where["metric"]}
-    labels |= start
-    run.add(means.assign(n=items), table="T1", model=model, protocol="paper", **labels)
+def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]:
+    """What a training took, and the seconds it would take at the pace of one that runs ``alone`` (tokens a second).
+    A training that was interrupted counts only what it did after it went on, so tokens and seconds are brought to all
+    of its steps."""
+    share = (result.steps - result.resumed_at) / result.steps or 1.0
+    seconds = result.seconds / share
+    tokens = result.tokens_per_second * seconds
+    return {"steps": result.steps, "tokens": tokens, "seconds": seconds, "memory": result.peak_memory_gb} | (
+        {"tokens a second": alone, "seconds alone": tokens / alone} if alone else {}
+    )
+
+
+def tokens_a_second(run, name: str, dialogues: Dialogues) -> float:
+    """The pace of a training while nothing else runs: of ``timed_steps`` whole batches, after some to warm up."""
+    encoder, seed = run.encoder(), run.settings["seed"]
+    for word, steps in (("warm up", WARM_UP), ("time", run.settings["timed_steps"])):
+        model = method(run, name, dialogues, steps)
+        function, given = job_of({}, model, encoder, seed)
+        found = run.stage(f"{word} {name}", function, **given)
+    return found["training"].tokens_per_second
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A task of the matrix: the paper that asks it, how it is asked, and the rows that score it.
+
+    ``lists``: replies are listed, so that a cross-encoder can answer too; ``shots``: of several, the most count.
+    """
+
+    paper: str
+    task: Task
+    where: Mapping[str, Any] = field(default_factory=dict)
+    lists: bool = False
+    shots: bool = False
+
+
+def column(
+    name: str, paper: str, evaluate: Callable, data: Any, settings: Sequence[str], where: Mapping[str, Any],
+    floors: Mapping[str, Any] | None = None, **more: bool,
+) -> Column:  # fmt: skip
+    """A column under the name of its task."""
+    return Column(paper, Task(name, evaluate, data, settings, name.lower(), floors=floors or {}), where, **more)
+
+
+def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
+    """What each test item scored, as one row for every group of items; a conversation stays within a group."""
+    rows = []
+    for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
+        groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
+        for group, value in part["value"].groupby(groups).mean().items():
+            rows += tidy_rows({metric: scale * value}, task="", dataset=dataset, protocol="paper", n=len(part),
+                              seed=int(group))  # fmt: skip
+    return tidy_frame(rows)
+
+
+def neighbours_in_groups(
+    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, references: int | None
+) -> pd.DataFrame:
+    """TaDSE's test: the intent of the nearest training utterance."""
+    return by_group(tadse.neighbours_of(encoder, records, dataset, limit, references)["items"])
+
+
+def majority_in_groups(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
+) -> pd.DataFrame:
+    """The floor of TaDSE's test: the most frequent intent, whatever is said."""
+    return by_group(tadse.majority_of(encoder, records, dataset, limit, references)["items"])
+
+
+def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+    """DSE's utterance-level test: the reply among the hundred of its block."""
+    pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
+    groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
+    rows = [
+        evaluate_blocks(once, [pairs[i] for i in np.flatnonzero(groups == group)], dataset=dataset, seeds=(0,))
+        .assign(seed=int(group), n=len(pairs)) for group in np.unique(groups)
+    ]  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+def scorer_of(encoder: Any) -> Scorer:
+    """How candidates are scored: by a cross-encoder itself, else by cosine with the context."""
+    return encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, LENGTH)
+
+
+def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+    """The true reply among a hundred."""
+    items = ums.answers_by(scorer_of(encoder), _tested(records, groups), dataset)["items"]
+    return by_group(items.assign(metric="Top-1"), 100.0)
+
+
+def adversarial_in_groups(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None, adversarial_seeds: Sequence[int]
+) -> pd.DataFrame:
+    """UMS's test: the true reply among ten, one of which was said before."""
+    asked, seeds = _tested(records, limit), tuple(adversarial_seeds)
+    items = ums.answers_by(scorer_of(encoder), asked, dataset, seeds, ("random",))["items"]
+    return by_group(items[items["metric"] == "Adversarial R10@1"].assign(metric="Top-1"), 100.0)
+
+
+def _tested(records: Dataset, limit: int | None) -> Sequence:
+    """``limit`` lists of the test split, drawn once."""
+    found = records.filter(split="test")
+    return list(found.take(thin(range(len(found)), limit)))
+
+
+def retrieval_in_groups(
+    encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: int | None
+) -> pd.DataFrame:
+    """DialogueCSE's retrieval: sentences of the same intent before others."""
+    asked, once, rows = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder), []
+    kept = [query.id for query in asked if query.positives]
+    number = dict(zip(kept, item_groups(kept, GROUPS)))
+    for group in sorted(set(number.values())):
+        own = [q if number.get(q.id) == group else replace(q, positives=(), negatives=()) for q in asked]
+        found = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
+        rows.append(found[found["protocol"] == "paper"].assign(seed=int(group), n=len(kept)))
+    return pd.concat(rows, ignore_index=True)
+
+
+def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+    """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
+    pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
+
+    def score(rows: np.ndarray) -> dict[str, float]:
+        return {"Corr": float(evaluate_similarity(once, [pairs[i] for i in rows], dataset=dataset)["value"].iloc[0])}
+
+    values = group_values(score, item_groups(range(len(pairs)), GROUPS))
+    shared = {"task": "similarity", "dataset": dataset, "protocol": "paper", "n": len(pairs)}
+    return tidy_frame(row for group, value in values.items() for row in tidy_rows(value, seed=group, **shared))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def keep_scores(run, columns: Mapping[str, Column], answers: Sequence[Answer]) -> None:
+    """Keep a task's scores of every method: those of every dataset, and their mean in every unit that all have."""
+    found: dict[tuple[str, str], list[pd.DataFrame]] = {}
+    for answer in answers:
+        found.setdefault((answer.question.table, answer.question.model), []).append(answer.rows)
+    for (task, model), parts in found.items():
+        column = columns[task]
+        where = dict(column.where) | ({"shots": max(run.settings["shots"])} if column.shots else {})
+        own = select(pd.concat(parts), where)[["dataset", "metric", "seed", "value", "n"]]
+        own = own.assign(task=task, protocol="paper", model=model)
+        start = {"encoder": "none"} if model in FLOORS else {}
+        run.add(own, table="X-datasets", **start)
+        wide = own.pivot_table("value", "seed", "dataset").dropna()
+        means = pd.DataFrame({"seed": wide.index, "value": wide.mean(axis=1).to_numpy()})
+        items = int(own.groupby("dataset")["n"].max().sum())
+        labels = {"task": task, "column": task, "dataset": "all", "metric": column.where["metric"], **start}
+        run.add(means.assign(n=items), table="T1", model=model, protocol="paper", **labels)
 
 
 def _methods(run, table: str) -> pd.DataFrame:
     """The rows of a table that are no floors: these have neither gains nor ranks."""
-    rows = rows_of(run, table)
+    rows = run.rows(table)
     return rows[~rows["model"].isin(FLOORS)]
 
 
@@ -127,96 +306,30 @@ def dataset_scores(run) -> pd.DataFrame:
     return own.pivot_table("value", "model", "task", sort=False).dropna()
 
 
-def _add_costs(run, trained: Trained) -> None:
+def add_costs(run, costs: pd.DataFrame) -> None:
     """T4: what every training took."""
-    told = trained.costs.assign(tokens=trained.costs["tokens"] / 1e3)
+    told = costs.assign(tokens=costs["tokens"] / 1e3)
     names = {"steps": "Steps", "tokens": "Tokens (thousands)", "seconds": "Seconds", "memory": "GPU memory (GB)"}
     if "seconds alone" in told:
         told["tokens a second"] /= 1e3
         names |= {"seconds alone": ALONE, "tokens a second": PACE}
-    else:
-        for column in (ALONE, PACE):
-            left_out(run, ("T4",), column=column)
     rows = told.rename(columns=names).melt("model", var_name="column", value_name="value")
     run.add(rows.assign(n=0, seed=0), table="T4", task="cost", dataset="all", metric="cost", protocol="paper")
 
 
-def _say_what_is_missing(run) -> None:
-    left_out(run, ("T2", "T4"), "nothing is trained: it is what the others are compared with", model=RAW)
-    for table in ("T1", "T2", "T3", "T5"):
-        left_out(run, (table,), NO_VECTORS, model=UMS)
-    for floor in FLOORS:
-        left_out(run, ("T1",), "the floor of other tasks", model=floor)
-    for task in TASKS:
-        if task not in run.settings.tasks:
-            left_out(run, ("T1", "T2", "T3"), column=task)
-
-
-# --- what it is made of -----------------------------------------------------------------------------------------------
-
-
-def columns_table(run) -> pd.DataFrame:
+def columns_table(run, columns: Mapping[str, Column]) -> pd.DataFrame:
     """Every task: the paper that asks it, the data behind it here, the metric, and how many items and units it has."""
-    own, lines = rows_of(run, "X-datasets"), []
-    for column in COLUMNS:
-        rows = own[own["task"] == column.name]
+    own, lines = run.rows("X-datasets"), []
+    for name, column in columns.items():
+        rows = own[own["task"] == name]
         if len(rows):
             sizes = rows.groupby("dataset", sort=False)["n"].max()
-            lines.append({"task": column.name, "paper": column.paper, "data": ", ".join(sizes.index),
-                          "metric": column.where["metric"], "test items": int(sizes.sum()),
-                          "units": rows["seed"].nunique()})  # fmt: skip
+            line = {"task": name, "paper": column.paper, "data": ", ".join(sizes.index)}
+            line |= {"metric": column.where["metric"], "test items": int(sizes.sum())}
+            lines.append(line | {"units": rows["seed"].nunique()})
     return pd.DataFrame(lines).set_index("task")
 
 
-def datasets_table(run) -> pd.DataFrame:
-    """Scores of every dataset, which T1 averages within a task."""
-    return common.summary(run, "X-datasets", ["task", "dataset"], ["model"])
-
-
-# --- ranks ------------------------------------------------------------------------------------------------------------
-
-
-def rank_figure(run):
-    """F1: mean ranks, and which methods cannot be told apart."""
-    found = scores(run)
-    methods, tasks = found.shape
-    if methods < 3 or tasks < 2:
-        return absent(run, "F1", f"ranks of {methods} methods on {tasks} tasks say nothing: three and two are needed")
-    statistic, p = friedman(found)
-    return run.figure(
-        "F1", plots.critical_difference, data=_long_ranks(found), difference=nemenyi_difference(methods, tasks),
-        caption=f"Mean ranks of {methods} methods over {tasks} tasks. A bar joins methods whose mean ranks differ by "
-        f"less than the critical difference of Nemenyi's test at 5 %. Friedman's statistic {statistic:.1f}, "
-        f"p = {p:.2g}.",
-        alt="Mean ranks of the methods on a line; horizontal bars join those that cannot be told apart.",
-    )  # fmt: skip
-
-
-def grid_figure(run):
-    """F2: the rank of every method on every task."""
-    return run.figure(
-        "F2", plots.rank_grid, data=_long_ranks(scores(run)),
-        caption="Rank of every method on every task, the best mean rank on top; the best of each task is bold.",
-        alt="A grid of ranks, methods as rows and tasks as columns, darker where the rank is better.",
-    )  # fmt: skip
-
-
-def _long_ranks(found: pd.DataFrame) -> pd.DataFrame:
+def long_ranks(found: pd.DataFrame) -> pd.DataFrame:
     long = ranks_of(found).rename_axis("method").reset_index()
     return long.melt("method", var_name="task", value_name="rank")
-
-
-def best_against_others(run) -> pd.DataFrame:
-    """Is the best mean rank better than each of the others? Over tasks; beside it, the mean rank over all datasets."""
-    others = rows_of(run, "X-ranks").set_index("model")["value"].rename("mean rank over datasets")
-    return against_best(scores(run)).join(others).round(3)
-
-
-def geometry_figure(run):
-    """F3: uniformity against alignment."""
-    data = rows_of(run, "T5").pivot_table("value", "model", "column", sort=False).rename(columns=str.lower)
-    return run.figure(
-        "F3", plots.uniformity_alignment, data=data.reset_index(),
-        caption="Uniformity and alignment of the test utterances of the intent datasets; lower is better for both.",
-        alt="Scatter plot of alignment against uniformity, one marker for each method.",
-    )  # fmt: skip

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dialnb.claims.intervals import Interval, mean_interval
+from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
+from dialnb.evaluation.intervals import Interval, mean_interval
 from dialnb.models.places import encoder_name
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix
-from dialnb.studies.common import rows_of
-from dialnb.studies.matrix_models import RAW, UMS
-from dialnb.studies.matrix_ranks import friedman, nemenyi_difference, ranks_of
+from dialnb.studies.matrix import RAW, UMS
 
 FILE = "guide.md"
 """Where a run keeps the page, and where the report looks for it."""
@@ -94,7 +93,7 @@ def advice(run, found: pd.DataFrame) -> list[str]:
                    if lost else "; it must read every candidate with its context.")  # fmt: skip
             lines.append(f"{task}: the cross-encoder {UMS} is {word} the best sentence encoder, {best} "
                          f"({_interval(gap)}){end}")  # fmt: skip
-    costs = rows_of(run, "T4")
+    costs = run.rows("T4")
     seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
     if len(seconds) > 1:
         lines.append(f"For equal tokens {seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to "

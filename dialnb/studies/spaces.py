@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,9 @@ from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.evaluation.vectors import SupportsEncode
-from dialnb.models.encoder import Encoder
+from dialnb.examples.readings import thin
+from dialnb.runs.grid import Task
 from dialnb.studies.tasks import question_answers, train_and_test
-from dialnb.studies.training import Job, thin
 
 OUTSIDE, RANDOM = "out of scope", "random response"
 
@@ -56,18 +57,15 @@ def project_pairs(
     return plane.assign(part="questions and answers", label=labels, pair=named, text=shared)
 
 
-def projection_jobs(
-    run, models: Mapping[str, Encoder], method: str, intents: Dataset, questions: Dataset
-) -> dict[str, Job]:
-    """The stages of both panels of F1 for each model, by name."""
-    s, jobs = run.settings, {}
-    shape = {"intents": s.plot_intents, "points": s.plot_points, "outside": s.plot_outside}
-    for name, encoder in models.items():
-        common = {"encoder": encoder, "method": method, "seed": s.seed}
-        jobs[f"{METHODS[method]} of intents: {name}"] = project_intents, common | {"records": intents, **shape}
-        pairs = {"records": questions, "pairs": s.plot_pairs, "responses": s.plot_random}
-        jobs[f"{METHODS[method]} of questions: {name}"] = project_pairs, common | pairs
-    return jobs
+def plane_tasks(s: Mapping[str, Any], method: str) -> list[Task]:
+    """The two rows of F1: intents with out-of-scope utterances, questions with their answers."""
+    shape = {"intents": s["plot_intents"], "points": s["plot_points"], "outside": s["plot_outside"]}
+    pairs = {"pairs": s["plot_pairs"], "responses": s["plot_random"]}
+    common = {"method": method, "seed": s["seed"]}
+    return [
+        Task("", project_intents, "out of scope", common | shape, f"{METHODS[method]} of intents"),
+        Task("", project_pairs, "questions", common | pairs, f"{METHODS[method]} of questions"),
+    ]
 
 
 def no_projection(run, method: str) -> str:

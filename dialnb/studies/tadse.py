@@ -1,53 +1,38 @@
-"""The experiments of TaDSE (Template-aware Dialogue Sentence Embeddings): its tables and what lies beyond them.
-
-Every function takes the :class:`dialnb.runs.Run` of the notebook, does its work in cached stages and adds tidy rows to
-the run's results; the notebook then shows ``run.table(...)``. Models are those of :mod:`dialnb.studies.tadse_models`.
+"""What belongs to TaDSE alone (Template-aware Dialogue Sentence Embeddings): its models in a profile, nearest
+neighbours, semantic compression, the shape of the space, and counts of its data. Models, tasks and figures are in its
+notebook.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from dialnb.data import Dataset
-from dialnb.papers import load_paper
-from dialnb.studies import common
-from dialnb.studies.common import left_out, summary
-from dialnb.studies.figures import absent
-from dialnb.studies.tadse_models import (
-    ABLATED,
-    ALIGNED,
-    LOSSES,
-    ORDERED,
-    PAIR,
-    VARIANTS,
-    Model,
-    best,
-    entities,
-    one,
-    order_name,
-    orders,
-    single,
-    sources,
-    template_settings,
-)
-from dialnb.studies.templates import compressed_of, majority_of, neighbours_of, score_epochs, space_of
-from dialnb.studies.training import Job
-from dialnb.training.recipes import TADSE
+from dialnb.claims.papers import load_paper
+from dialnb.data import Dataset, load
+from dialnb.data.records import IntentUtterance, Slot
+from dialnb.evaluation import geometry
+from dialnb.evaluation.intent import knn_predictions
+from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
+from dialnb.evaluation.projection import project
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
+from dialnb.examples.readings import Filled, Templates, thin
+from dialnb.examples.recogniser import default_recogniser
+from dialnb.examples.templates import RULES, Augmentation, make_template
+from dialnb.losses import semantic_compression
+from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import SHARED, Model
 
-ITEMISED = ("T3", "T4", "T5", "F6")
-"""Tables whose test utterances are kept one by one."""
+PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
+LOSSES = {"L_u": "TaDSE L_u", "L_u + L_t": "TaDSE L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
+"""Recipes by the name of T5; the dash is the alignment layer M_A."""
 
-FLOORED = ("T3", "T4", "T5")
-"""Tables that show what the most frequent intent reaches."""
-
-RATIOS = (0.1, 0.2, 0.5)
-"""The coefficients of compression that the paper chooses from, on validation data."""
-
-GEOMETRY = {"F5": "ATIS", "F8": "SNIPS"}
 COMPRESSED = {
     "L_u + L_t": "L_u + L_t, compressed",
     PAIR: f"{PAIR}, compressed",
@@ -55,179 +40,30 @@ COMPRESSED = {
 }
 """Rows of T6 by the model that is compressed."""
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+ABLATED = ("SNIPS", "ATIS", "MASSIVE")
+ORDERED = (*ABLATED, "CLINC150")
+"""The datasets of T5, and of T4."""
 
+BASELINES = {"SimCSE": "SimCSE-unsup", "TOD-BERT": "TOD-BERT", "DSE": "DSE"}
+"""Rows of T3, and the recipe that DSE's notebook trains them with."""
 
-def evaluate(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> None:
-    """Nearest neighbours of every model on the data it was made for: T3 to T5, F6, and the tables beyond the paper.
+CHECKPOINTS = {"BERT": "bert-base-uncased", "TOD-BERT": "TODBERT/TOD-BERT-JNT-V1", "DSE": "aws-ai/dse-bert-base"}
+"""The printed baselines by hub id, where the run starts from the public SimCSE."""
 
-    The long trainings of F7 are made beside, so that no worker waits for them.
-    """
-    s, asked = run.settings, questions(run.settings, tuple(sets), list(models))
-    inputs = {"limit": s.limit, "references": s.references}
-    long = long_trainings(s, sets, models["SimCSE"])
-    jobs, places = {stage: job for stage, (_, job) in long.items()}, {}
-    for name, dataset, pooling, ks, labels in asked:
-        model = models[name]
-        pooling = pooling or model.pooling
-        stage = f"neighbours: {name} on {dataset}, {pooling}" + (", several k" if len(ks) > 1 else "")
-        given = {"encoder": model.encoder, "records": sets[dataset], "dataset": dataset, "pooling": pooling, "ks": ks}
-        jobs[stage] = neighbours_of, given | inputs
-        places.setdefault(stage, []).append(labels)
-    jobs |= majority_jobs(sets, inputs)
-    made = run.stage_each(jobs)
-    for stage, (model, _) in long.items():
-        run.add(made[stage]["rows"], table="F7", model=model)
-    rows, items = [], []
-    for stage, found in ((stage, made[stage]) for stage in places):
-        for labels in places[stage]:
-            rows.append(found["rows"].assign(**labels))
-            items += [found["items"].assign(**labels)] if labels["table"] in ITEMISED else []
-    run.add(pd.concat(rows, ignore_index=True))
-    run.add_items(pd.concat(items, ignore_index=True))
-    for table, dataset in dict.fromkeys((labels["table"], dataset) for _, dataset, _, _, labels in asked):
-        if table in FLOORED:
-            found = made[f"neighbours: Majority on {dataset}"]
-            run.add(found["rows"], table=table, model="Majority", encoder="none")
-            run.add_items(found["items"], table=table, model="Majority")
-    left_out(run, [table for table in ("T3", "T4", "T5", "T6", "F6") if table not in s.tables])
-    for table, columns in {"T4": {3: "top-3", 5: "top-5"}}.items():
-        for k in set(columns) - set(s.orders):
-            left_out(run, [table], column=columns[k])
-    left_out(run, ["T4"], "the paper has no top-5 of ATIS", dataset="ATIS", column="top-5")
-    if not s.mlp:
-        left_out(run, ["T3"], model="TaDSE w/ MLP")
+MEAN = dict.fromkeys(("TOD-BERT", "DSE"), "mean")
+"""How the authors of two baselines pool; SimCSE and all that starts from it reads [CLS]."""
 
+VARIANTS = {
+    "code weight and direction": {"weight_pair": 0.01, "direction": "utterance"},
+    "both directions": {"direction": "both"},
+    "mask_same_template": {"mask_same_template": True},
+}
+"""What the paper and the code disagree on, or do not say, as options of the losses."""
 
-def majority_jobs(sets: Mapping[str, Dataset], inputs: Mapping[str, Any]) -> dict[str, Job]:
-    """The stages of the floor: the most frequent intent of every dataset."""
-    return {
-        f"neighbours: Majority on {name}": (
-            majority_of,
-            {"encoder": None, "records": records, "dataset": name} | dict(inputs),
-        )
-        for name, records in sets.items()
-    }
+RATIOS = (0.1, 0.2, 0.5)
+"""The coefficients of compression that the paper chooses from, on validation data."""
 
-
-def questions(s: Mapping, datasets: tuple[str, ...], models: Sequence[str]) -> list[tuple]:
-    """(model, dataset, pooling or "" for its own, ks, labels of its rows) of every question that is asked."""
-    asked, printed = [], [row.labels["model"] for row in load_paper("tadse").tables["T3"].rows]
-    rows = [name for name in printed if name in models] if "T3" in s["tables"] else []
-    asked += [(name, dataset, "", (1,), {"table": "T3", "model": name}) for name in rows for dataset in datasets]
-    asked += [(name, dataset, pooling, (1,), {"table": "X-pooling", "model": name})
-              for name in rows for dataset in datasets for pooling in s["poolings"]]  # fmt: skip
-    if "F6" in s["tables"]:
-        shown = "MASSIVE" if "MASSIVE" in datasets else datasets[0]
-        asked += [(name, shown, "", s["ks"], {"table": "F6", "model": name})
-                  for name in ("SimCSE", "TaDSE") if name in models]  # fmt: skip
-    for dataset in datasets:
-        if "T4" in s["tables"] and dataset in ORDERED:
-            asked += [(single(loss, dataset, k), dataset, "", (1,),
-                       {"table": "T4", "model": row, "augmentation": order_name(k)})
-                      for row, loss in {"L_u": "L_u", "L_pair": PAIR}.items()
-                      for k in orders(dataset, s["orders"])]  # fmt: skip
-        if {"T5", "T6", "F4"} & set(s["tables"]) and dataset in ABLATED:
-            asked.append((single("L_u", dataset, 0), dataset, "", (1,),
-                          {"table": "T5", "model": "L_u without augmentation"}))  # fmt: skip
-            asked += [(single(loss, dataset, best(dataset)), dataset, "", (1,), {"table": "T5", "model": loss})
-                      for loss in LOSSES]  # fmt: skip
-    return asked + _beyond(s, datasets, models)
-
-
-def _beyond(s: Mapping, datasets: tuple[str, ...], models: Sequence[str]) -> list[tuple]:
-    """Questions beyond the paper."""
-    asked, here = [], [dataset for dataset in datasets if dataset in ABLATED]
-    for dataset in here:
-        own = single(PAIR, dataset, best(dataset))
-        names = {"typed": ("X-typed", f"typed on {dataset}", "one for each type"), "": ("X-typed", own, "{SLOT}")}
-        asked += [(name, dataset, "", (1,), {"table": table, "model": shown})
-                  for key, (table, name, shown) in names.items() if s["typed"]]  # fmt: skip
-        if s["printed"]:
-            asked += [(f"{loss} on {dataset}, printed rate", dataset, "", (1,), {"table": "X-printed", "model": loss})
-                      for loss in ("L_u", PAIR, ALIGNED)]  # fmt: skip
-            asked.append(("SimCSE", dataset, "", (1,), {"table": "X-printed", "model": "SimCSE"}))
-    if (dataset := s["study"]) in here:
-        own = {loss: single(loss, dataset, best(dataset)) for loss in ("L_u", PAIR)}
-        for share in s["mistaken"]:
-            asked += [(f"{loss} on {dataset}, {share:g} mistaken", dataset, "", (1,),
-                       {"table": "X-noise", "model": loss, "mistaken": share}) for loss in own]  # fmt: skip
-        if s["mistaken"]:
-            asked += [(name, dataset, "", (1,), {"table": "X-noise", "model": loss, "mistaken": 0.0})
-                      for loss, name in own.items()]  # fmt: skip
-        asked += [(f"rate {rate:g}", dataset, "", (1,), {"table": "X-rates", "model": PAIR, "rate": rate})
-                  for rate in s["rates"]]  # fmt: skip
-        asked += [(f"{name} on {dataset}", dataset, "", (1,), {"table": "X-forms", "model": name})
-                  for name in VARIANTS if name in s["variants"]]  # fmt: skip
-        if s["variants"]:
-            asked.append((own[PAIR], dataset, "", (1,), {"table": "X-forms", "model": "as printed"}))
-    return [question for question in asked if question[0] in models]
-
-
-def compress(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> None:
-    """T6 and the sweep: each model of T5 compressed by its gold templates at the ratio that is best on dev."""
-    s = run.settings
-    here = [dataset for dataset in ("SNIPS", "ATIS") if dataset in sets and "T6" in s.tables]
-    jobs = {}
-    for dataset in here:
-        for loss in COMPRESSED:
-            model = models[single(loss, dataset, best(dataset))]
-            jobs[f"compress: {loss} on {dataset}"] = compressed_of, {
-                **model._asdict(), "records": sets[dataset], "dataset": dataset, "ratios": s.ratios, "limit": s.limit,
-                "references": s.references, "entities": entities(),
-            }  # fmt: skip
-    rows, items = [], []
-    for name, found in run.stage_each(jobs).items():
-        loss, _, dataset = name.removeprefix("compress: ").rpartition(" on ")
-        ratio = chosen_ratio(found["rows"])
-        for kind, shown in (("gold", COMPRESSED[loss]), ("retrieved", f"{COMPRESSED[loss]}, retrieved templates")):
-            where = f"template == '{kind}' and compression == {ratio}"
-            rows.append(found["rows"].query(f"{where} and split == 'test'").assign(table="T6", model=shown))
-            items.append(found["items"].query(where).assign(table="T6", model=shown))
-        rows.append(found["rows"].query("split == 'test'").assign(table="X-compression", model=loss))
-    plain = [frame[(frame["table"] == "T5") & frame["model"].isin(COMPRESSED) & frame["dataset"].isin(here)]
-             for frame in (run.results, run.items) if len(frame)]  # fmt: skip
-    if rows:
-        run.add(pd.concat([*rows, plain[0].assign(table="T6")], ignore_index=True))
-        run.add_items(pd.concat([*items, plain[1].assign(table="T6")], ignore_index=True))
-
-
-def chosen_ratio(rows: pd.DataFrame) -> float:
-    """The ratio of the paper's three that is best on dev with gold templates, the smallest of equals."""
-    dev = rows[(rows["split"] == "dev") & (rows["template"] == "gold") & rows["compression"].isin(RATIOS)]
-    values = dev.groupby("compression")["value"].mean()
-    return float(values.index[int(np.argmax(values.to_numpy()))])
-
-
-# --- spaces and curves ------------------------------------------------------------------------------------------------
-
-
-def shapes(run, sets: Mapping[str, Dataset], models: Mapping[str, Model]) -> None:
-    """Alignment and uniformity (F5, F8) and clusters (F4, F9, F10) of the models of T5, plain and compressed."""
-    s, jobs = run.settings, {}
-    for dataset in (dataset for dataset in GEOMETRY.values() if dataset in sets and "F4" in s.tables):
-        wanted = {"SimCSE": "SimCSE"} | {loss: single(loss, dataset, best(dataset)) for loss in LOSSES}
-        for shown, name in wanted.items():
-            ratios = (0.0, *RATIOS) if shown in (PAIR, ALIGNED) else (0.0,)
-            jobs[f"space: {shown} on {dataset}"] = space_of, {
-                **models[name]._asdict(), "records": sets[dataset], "dataset": dataset, "ratios": ratios,
-                "limit": s.limit, "folds": s.folds, "entities": entities(),
-            }  # fmt: skip
-    rows = []
-    for name, found in run.stage_each(jobs).items():
-        shown, _, dataset = name.removeprefix("space: ").rpartition(" on ")
-        table = next(figure for figure, of in GEOMETRY.items() if of == dataset)
-        folds, whole = (found[found["protocol"] == protocol] for protocol in ("folds", "paper"))
-        shape = folds[folds["metric"] != "Silhouette"]
-        rows += [shape.assign(table=table, model=shown), whole.assign(table="X-geometry", model=shown)]
-        for figure, of, model, ratio, label in CLUSTERS:
-            if (of, model) == (dataset, shown):
-                kept = folds[(folds["metric"] == "Silhouette") & (folds["compression"] == ratio)]
-                rows.append(kept.assign(table=figure, model=label))
-    if rows:
-        run.add(pd.concat(rows, ignore_index=True))
-
-
+GEOMETRY = {"F5": "ATIS", "F8": "SNIPS"}
 CLUSTERS = (
     ("F4", "SNIPS", "SimCSE", 0.0, "SimCSE"),
     ("F4", "SNIPS", PAIR, 0.0, "TaDSE"),
@@ -237,28 +73,406 @@ CLUSTERS = (
 )
 """(figure, dataset, model, compression, its name there): SimCSE in F9 was trained on the same utterances."""
 
+LENGTH = 32
+"""Tokens of an utterance, in training and in every test, as in the authors' code."""
 
-def long_trainings(s: Mapping, sets: Mapping[str, Dataset], start: Model) -> dict[str, tuple[str, Job]]:
-    """F7, accuracy after every epoch with and without the alignment layer: (model, job) of each stage."""
+Layers = Mapping[str, Mapping[str, torch.Tensor]]
+"""What was trained on top of the encoder: the head, and M_A as ``alignment`` where the model has it."""
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def entities() -> str:
+    """The recogniser that gives CLINC150 its slots here."""
+    return default_recogniser().__name__
+
+
+def filled(sets: Mapping[str, Dataset], s: Mapping[str, Any], **changes: Any) -> Templates:
+    """The datasets as a profile trains on them; ``changes`` are other fields of `Filled`."""
+    given = {"limit": s["utterances"], "entities": entities()} | changes
+    return Templates([Filled(name, records, **given) for name, records in sets.items()])
+
+
+def model(recipe: str, s: Mapping[str, Any], templates: Templates, **changes: Any) -> Model:
+    """A model as TaDSE's notebook trains it in a profile, from the model "SimCSE"; other notebooks ask for the same.
+
+    Models with M_A are trained longer on a single dataset. Temperature and weights are those of the profile, where it
+    has any; they are the printed ones otherwise.
+    """
+    longer = recipe == LOSSES[ALIGNED] and len(templates.sources) == 1
+    settings = {name: s[name] for name in (*SHARED, "learning_rate") if name in s}
+    settings["epochs"] = s["aligned_epochs" if longer else "epochs"]
+    terms = ("utterance", "template", "pair")
+    numbers = {f"temperature_{term}": s["temperature"] for term in terms}
+    numbers |= {"weight_template": s["weight_template"]}
+    if recipe == LOSSES["L_u"]:
+        numbers = {"temperature": s["temperature"]}
+    elif recipe != LOSSES["L_u + L_t"]:
+        numbers["weight_pair"] = s["weight_pair"]
+    options = {name: value for name, value in numbers.items() if value is not None} | changes.pop("options", {})
+    given = {"start": "SimCSE", "pooling": s["pooling"], "settings": settings, "options": options}
+    return Model(recipe, data=templates, **given | changes)
+
+
+def order_name(k: int) -> str:
+    return f"top-{k}" if k else "none"
+
+
+def orders(dataset: str, wanted: Sequence[int]) -> list[int]:
+    """The k of T4's columns for a dataset: ATIS has top-2 in place of top-3, and no top-5."""
+    if dataset != "ATIS":
+        return list(wanted)
+    return [2 if k == 3 else k for k in wanted if k != 5]
+
+
+def single(loss: str, dataset: str, k: int | None = None) -> str:
+    """Name a model that reads one dataset, filled with ``k`` values (default: as many as in Table 1)."""
+    return f"{loss} on {dataset}, {order_name(RULES[dataset][0] if k is None else k)}"
+
+
+# --- nearest neighbours -----------------------------------------------------------------------------------------------
+
+
+def parts_of(
+    records: Dataset, limit: int | None, references: int | None, split: str = "test"
+) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+    """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
+    return thin(list(records.filter(split="train")), references), thin(list(records.filter(split=split)), limit)
+
+
+def neighbours_of(
+    encoder: Encoder,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+    references: int | None,
+    ks: Sequence[int] = (1,),
+    pooling: str = "",
+) -> dict[str, pd.DataFrame]:
+    """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
+    known, asked = parts_of(records, limit, references)
+    pooling = pooling or encoder.pooling
+    vectors = []
+    for part in (known, asked):
+        vectors.append(encode(encoder, [row.text for row in part], pooling=pooling, max_length=LENGTH))
+    return score(*vectors, known, asked, dataset, ks, pooling=pooling)
+
+
+def majority_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
+) -> dict[str, pd.DataFrame]:
+    """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
+    known, asked = parts_of(records, limit, references)
+    answer = Counter(row.intent for row in known).most_common(1)[0][0]
+    alike = [replace(known[0], intent=answer)]
+    return score(np.ones((1, 1)), np.ones((len(asked), 1)), alike, asked, dataset, pooling="")
+
+
+def score(
+    references: np.ndarray,
+    queries: np.ndarray,
+    known: Sequence[IntentUtterance],
+    asked: Sequence[IntentUtterance],
+    dataset: str,
+    ks: Sequence[int] = (1,),
+    **labels: Any,
+) -> dict[str, pd.DataFrame]:
+    """Give tidy rows, and rows by test item (100 where it was right), for each k."""
+    _, (intents, wanted) = label_ids([row.intent for row in known], [row.intent for row in asked])
+    common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
+    rows, items = [], []
+    for k, answers in knn_predictions(queries, references, intents, ks).items():
+        rows += tidy_rows({"Accuracy": accuracy(answers, wanted)}, n=len(wanted), k=k, **common)
+        right = pd.DataFrame({"item": range(len(wanted)), "value": 100.0 * (answers == wanted)})
+        items.append(right.assign(metric="Accuracy", k=k, **common))
+    return {"rows": tidy_frame(rows), "items": pd.concat(items, ignore_index=True)}
+
+
+# --- semantic compression ---------------------------------------------------------------------------------------------
+
+
+class Compressed:
+    """A model with its templates: ``ratio * t + (1 - ratio) * u`` for utterances u and their templates t.
+
+    M_A was trained on what the head gives, so a model that has it is compressed there: u and t pass the head, t then
+    M_A. Models without are compressed as they are tested, without the head, and so is everything at ratio 0.
+    """
+
+    def __init__(self, encoder: SupportsEncode, layers: Layers | None = None) -> None:
+        self.encoder, self.pooling, self.layers = EncodeOnce(encoder), encoder.pooling, layers or {}
+
+    def plain(self, texts: Sequence[str]) -> np.ndarray:
+        return encode(self.encoder, texts, pooling=self.pooling, max_length=LENGTH)
+
+    def templates(self, rows: Sequence[IntentUtterance]) -> np.ndarray:
+        return self._through("alignment", self._inside([make_template(row) for row in rows]))
+
+    def retrieved(self, rows: Sequence[IntentUtterance], known: np.ndarray) -> np.ndarray:
+        """In place of the rows' own templates, which take annotation: the known one nearest to each utterance."""
+        return known[nearest(self._inside([row.text for row in rows]), known)[1][:, 0]]
+
+    def vectors(self, rows: Sequence[IntentUtterance], templates: np.ndarray, ratio: float) -> np.ndarray:
+        texts = [row.text for row in rows]
+        if not ratio:
+            return self.plain(texts)
+        return semantic_compression(torch.from_numpy(templates), torch.from_numpy(self._inside(texts)), ratio).numpy()
+
+    def _inside(self, texts: Sequence[str]) -> np.ndarray:
+        vectors = self.plain(texts)
+        return self._through("head", vectors) if "alignment" in self.layers else vectors
+
+    def _through(self, name: str, vectors: np.ndarray) -> np.ndarray:
+        """tanh(W x + b) of the named layer; the vectors as they are where there is none."""
+        if name not in self.layers:
+            return vectors
+        weight, bias = (self.layers[name][key].numpy() for key in ("weight", "bias"))
+        return np.tanh(vectors @ weight.T + bias)
+
+
+def compression_of(
+    encoder: Encoder,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+    references: int | None,
+    ratios: Sequence[float],
+    layers: Layers | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Accuracy at each ratio, with gold and with retrieved templates of the test utterances. Rows of the ratio that is
+    best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
+    model, best = Compressed(encoder, layers), None
+    rows, items = [], []
+    for split in ("dev", "test"):
+        known, asked = parts_of(records, limit, references, split)
+        if not asked:
+            continue
+        means = model.templates(known)
+        kinds = {"gold": model.templates(asked), "retrieved": model.retrieved(asked, means)}
+        for ratio in ratios:
+            compressed = model.vectors(known, means, ratio)
+            for kind, templates in kinds.items():
+                labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
+                scored = score(compressed, model.vectors(asked, templates, ratio), known, asked, dataset, **labels)
+                rows.append(scored["rows"])
+                items.append(scored["items"])
+        best = chosen_ratio(pd.concat(rows)) if split == "dev" else best
+    every, of_items = pd.concat(rows, ignore_index=True), pd.concat(items, ignore_index=True)
+    every, of_items = (frame.assign(chosen=frame["compression"] == best) for frame in (every, of_items))
+    return {"rows": every[every["split"] == "test"], "items": of_items.query("chosen and split == 'test'")}
+
+
+def chosen_ratio(rows: pd.DataFrame) -> float:
+    """The ratio of the paper's three that is best on dev with gold templates, the smallest of equals."""
+    dev = rows[(rows["split"] == "dev") & (rows["template"] == "gold") & rows["compression"].isin(RATIOS)]
+    values = dev.groupby("compression")["value"].mean()
+    return float(values.index[int(np.argmax(values.to_numpy()))])
+
+
+def compressed_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """T6, of rows or items of X-compression: the chosen ratio, with gold and with retrieved templates."""
+    rows = rows[rows["table"].eq("X-compression") & rows["chosen"].eq(True)]
+    kinds = rows["template"].map({"gold": "", "retrieved": ", retrieved templates"})
+    return rows.assign(table="T6", model=rows["model"].map(COMPRESSED) + kinds).drop(columns="chosen")
+
+
+# --- shape of the space -----------------------------------------------------------------------------------------------
+
+
+def space_of(
+    encoder: Encoder,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+    folds: int,
+    ratios: Sequence[float],
+    layers: Layers | None = None,
+) -> pd.DataFrame:
+    """Alignment, uniformity and silhouette of the test utterances at each ratio: of all (protocol ``paper``), and of
+    ``folds`` disjoint parts as replicates (protocol ``folds``), since one value has no interval."""
+    from sklearn.metrics import silhouette_score
+
+    _, test = parts_of(records, limit, 1)
+    model, intents = Compressed(encoder, layers), np.array([row.intent for row in test])
+    templates = model.templates(test)
+    order = np.random.default_rng(24).permutation(len(test))
+    parts = [("paper", 0, order)]
+    parts += [("folds", number, part) for number, part in enumerate(np.array_split(order, folds))]
+    rows = []
+    for ratio in ratios:
+        vectors = model.vectors(test, templates, ratio)
+        for protocol, seed, part in parts:
+            labels = intents[part]
+            values = {
+                "Alignment": geometry.alignment(vectors[part], labels.tolist()),
+                "Uniformity": geometry.uniformity(vectors[part]),
+                "Silhouette": 100 * float(silhouette_score(vectors[part], labels, metric="cosine")),
+            }
+            common = {"task": "geometry", "dataset": dataset, "n": len(part), "seed": seed, "compression": ratio}
+            rows += tidy_rows(values, protocol=protocol, **common)
+    return tidy_frame(rows)
+
+
+def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Deal the rows of `space_of` out to F5 and F8 (by folds), X-geometry (of all) and the clusters of F4, F9, F10."""
+    folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
+    clusters = folds[folds["metric"] == "Silhouette"]
+    parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
+    for figure, dataset, name, ratio, shown in CLUSTERS:
+        same = clusters["dataset"].eq(dataset) & clusters["model"].eq(name) & clusters["compression"].eq(ratio)
+        parts.append(clusters[same].assign(table=figure, model=shown))
+    return pd.concat(parts, ignore_index=True)
+
+
+def shape_points(rows: pd.DataFrame, dataset: str) -> pd.DataFrame:
+    """Uniformity and alignment by model, for F5 and F8; compressed ones are named by their ratio."""
+    rows = rows[(rows["dataset"] == dataset) & rows["metric"].isin(["Alignment", "Uniformity"])]
+    plain = rows["model"].replace({PAIR: "L_pair", ALIGNED: "L_pair, M_A"})
+    mixed = rows["model"].replace({PAIR: "λ", ALIGNED: "M_A, λ"}) + rows["compression"].map(" = {:g}".format)
+    named = rows.assign(model=plain.where(rows["compression"] == 0, mixed))
+    return named.pivot_table("value", "model", "metric", sort=False).reset_index().rename(columns=str.lower)
+
+
+def plane_of(
+    encoder: Encoder,
+    records: Dataset,
+    ratio: float,
+    method: str,
+    limit: int | None,
+    seed: int,
+    layers: Layers | None = None,
+) -> pd.DataFrame:
+    """F4, F9, F10: the test utterances of a dataset in a plane, compressed by ``ratio``."""
+    _, test = parts_of(records, limit, 1)
+    model = Compressed(encoder, layers)
+    plane = project(model.vectors(test, model.templates(test), ratio), method, seed=seed)
+    shared = [row.text for row in test] if records.name.startswith("bundled/") else ""
+    return plane.assign(label=[row.intent.removeprefix("atis_") for row in test], text=shared)
+
+
+# --- counts and drawings ----------------------------------------------------------------------------------------------
+
+BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
+STAND_INS = {
+    "MASSIVE": "slots of the 43 % of training utterances whose annotation is public",
+    "HWU64": "the rows of the public copies, about half of the authors' file",
+}
+
+
+def _toy_row(food: str, area: str) -> IntentUtterance:
+    text = f"i need a {food} place in the {area}"
+    slots = Slot("food", food, 9, 9 + len(food)), Slot("area", area, len(text) - len(area), len(text))
+    return IntentUtterance(text, "find_restaurant", slots)
+
+
+TOY = [_toy_row("thai", "north"), _toy_row("greek", "south"), _toy_row("french", "centre")]
+"""A toy of the size of T2: three utterances of one template, with two slots of three values each."""
+
+
+def statistics_of(source: Filled) -> dict[str, Any]:
+    """A line of T1 in units, with the number of mentions in the Entity Book by type and by value."""
+    made = source.augmentation()
+    book = {name: dict(counts.most_common()) for name, counts in made.book.items()}
+    return {"statistics": made.statistics, "book": book}
+
+
+def stand_in(dataset: str, records: Dataset) -> str:
+    """What our data have in place of the paper's; empty where they are its own."""
+    if dataset == "CLINC150":
+        return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
+    return "" if records.variant.endswith("official") else STAND_INS.get(dataset, "")
+
+
+def count_data(run, sets: Mapping[str, Dataset]) -> None:
+    """T1, T2, T7 to T12: our counts, of all datasets that can be had."""
     jobs = {}
-    for dataset in (dataset for dataset in s["curve_datasets"] if dataset in sets):
-        test = {"records": sets[dataset], "dataset": dataset, "pooling": start.pooling, "limit": s["limit"]}
-        for loss in (PAIR, ALIGNED):
-            settings = template_settings(s, LOSSES[loss], True, epochs=s["curve_epochs"], max_steps=None)
-            given = test | {
-                "recipe": LOSSES[loss], "encoder": start.encoder, "settings": settings, "options": {},
-                "sources": sources(one(loss, dataset), sets, s["curve_utterances"]), "references": s["references"],
-            }  # fmt: skip
-            jobs[f"epochs: {loss} on {dataset}"] = loss, (score_epochs, given)
-    return jobs
+    for name, records in sets.items():
+        jobs[f"count {name}"] = statistics_of, {"source": Filled(name, records, entities=entities())}
+    counted = run.stage_each(jobs)
+    rows, whole = [], Counter()
+    for name, records in sets.items():
+        found, substitute = counted[f"count {name}"], stand_in(name, records)
+        line = found["statistics"]
+        whole.update({key: value for key, value in line.items() if key not in ("strategy", "ut_ratio")})
+        rows += _cells("T1", name, _first_table(line), substitute)
+        if not substitute:
+            growth = line["utterances"] / line["orig_utterances"]
+            rows.append({"table": "T1", "model": name, "dataset": name, "metric": "growth", "value": growth, "n": 1})
+        slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
+        sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
+        rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
+    if len(sets) == len(RULES):
+        ratio = whole["utterances"] / whole["templates"]
+        rows += _cells("T1", "Total", _first_table(dict(whole) | {"ut_ratio": ratio}), "as above")
+    rows += _cells("T2", "toy example", toy_counts(), "")
+    rows += book_rows(counted["count CLINC150"]["book"], stand_in("CLINC150", sets["CLINC150"]))
+    run.add(pd.DataFrame(rows), task="statistics", seed=0)
 
 
-def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
-    """Time and memory of every training; where steps were cut, what the printed epochs would take."""
-    return common.training_times(run, curves, lambda name: 8 if ALIGNED in name else TADSE.epochs)
+def _cells(table: str, name: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
+    common = {"table": table, "model": name, "metric": "count", "substitute": substitute, "n": 1}
+    return [common | {"column": column, "value": float(value)} for column, value in values.items()]
 
 
-def further(run, table: str, columns: Sequence[str] = ("dataset",)) -> pd.DataFrame | str:
-    """A table beyond the paper: our means by model, or the sentence that says why there are none."""
-    found = summary(run, table, ["model"], columns)
-    return found if len(found) else absent(run, table, f"the {run.profile} profile has no time for it; 'gpu' has")
+def _first_table(line: Mapping[str, Any]) -> dict[str, float]:
+    """Counts in the units of T1: thousands, but for the slot types."""
+    cells = {"entities": line["entities"], "ut_ratio": round(line["ut_ratio"])}
+    for key in ("values", "templates", "orig_utterances", "utterances"):
+        cells[f"{key}_k"] = round(line[key] / 1000, 1)
+    return cells
+
+
+def toy_counts() -> dict[str, int]:
+    """T2: three utterances, one template, nine distinct fillings, of which six are new."""
+    made = Augmentation(TOY, k=3)
+    sentences = set(made)
+    return {
+        "input_sentences": len(TOY),
+        "slot_types": len(made.book),
+        "values_per_slot": max(map(len, made.book.values())),
+        "templates": len(set(made.templates)),
+        "synthetic_sentences": len(sentences - {row.text for row in TOY}),
+        "total": len(sentences),
+    }
+
+
+def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int = 5) -> list[dict[str, Any]]:
+    """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
+    counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
+    counts |= {table: book.get(label, {}) for table, label in BOOKS.items()}
+    rows = []
+    for table, mentions in counts.items():
+        printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
+        frequent = sorted(mentions, key=mentions.get, reverse=True)[:top]
+        for name in dict.fromkeys([*printed, *frequent]):
+            rows += _cells(table, name, {"count": mentions.get(name, 0)}, substitute)
+    return rows
+
+
+def drawing(intents: Sequence[str] = ("PlayMusic", "BookRestaurant"), each: int = 3) -> pd.DataFrame:
+    """For F1 and F3: of each intent a short utterance of SNIPS with two slots, two others, its template with values of
+    the Entity Book, and what these give."""
+    rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
+    for intent in intents:
+        same = [row for row in train if row.intent == intent]
+        row = next(row for row in same if len(row.slots) == 2 and 30 <= len(row.text) <= 52)
+        made = Augmentation([row, *train], k=each)
+        new = [text for text in made[: made.counts[0]] if text != row.text]
+        others = [other.text for other in same if len(other.text) <= 50 and other != row]
+        texts = [("utterance", row.text), *(("other", text) for text in others[:2]), ("template", make_template(row))]
+        texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
+        texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
+        rows += [{"intent": intent, "kind": kind, "text": text} for kind, text in texts]
+    return pd.DataFrame(rows)
+
+
+def show_batch(rows: Sequence[IntentUtterance], utterances: torch.Tensor, templates: torch.Tensor) -> pd.DataFrame:
+    """A batch as a table: each utterance, its template, their cosine, and the wrong utterance that its template is
+    closest to."""
+    cosines = torch.nn.functional.cosine_similarity(templates[:, None], utterances[None], dim=-1)
+    others = cosines.masked_fill(torch.eye(len(rows), dtype=torch.bool), -torch.inf).argmax(1).tolist()
+    table = []
+    for number, (row, other) in enumerate(zip(rows, others)):
+        entry = {"utterance": row.text, "template": make_template(row), "cosine": float(cosines[number, number])}
+        table.append(entry | {"nearest other": rows[other].text, "its cosine": float(cosines[number, other])})
+    return pd.DataFrame(table).round(2)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from dialnb.data import Dataset, load
+from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance, QuestionAnswer
 from dialnb.evaluation import (
     act_tagging_examples,
@@ -22,55 +22,21 @@ from dialnb.evaluation import (
     finetune_responses,
 )
 from dialnb.evaluation.actions import majority_rows
-from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.diaeval import UNIVERSAL
-from dialnb.evaluation.diaeval import candidate_data as candidate_data
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
+from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
-from dialnb.studies.common import find
-from dialnb.studies.training import conversations, thin
 
 POOL = 5000
 """Pairs that fine-tuning on responses draws its 500 or 1000 from; the others are for testing."""
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
-
-
-def intent_data(data: str) -> dict[str, Dataset]:
-    """The four public datasets of Table 2, complete in the bundle; HWU64 is split by DSE's rule, not its usual list."""
-    sets = {name: load(f"bundled/{name}", variant) for name, variant in INTENT_SETS.values()}
-    return sets | {"HWU64": find(data, ("official", "HWU64", "dse-official"), ("bundled", "bundled/HWU64", "dse"))}
-
-
-def scope_data(data: str) -> dict[str, Dataset]:
-    """CLINC150 with out-of-scope training examples."""
-    return {"CLINC150": load("bundled/CLINC150", "plus")}
-
-
-def question_data(data: str) -> dict[str, Dataset]:
-    """AmazonQA; of bundled data, questions in dialogues and the replies to them stand in."""
-    found = find(data, ("official", "AmazonQA", "official"), ("sources", "AmazonQA", "copies"),
-                 ("bundled", "bundled/dialogues", None))  # fmt: skip
-    return {found.name if found.name == "AmazonQA" else "bundled questions": found}
-
-
-def action_data(data: str) -> dict[str, Dataset]:
-    """DSTC2 and GSIM; of bundled data, STAR's wizard actions stand in."""
-    if data == "bundled":
-        return {"STAR": load("bundled/STAR")}
-    return {name: find(data, ("official", name, "official"), ("sources", name, "copies")) for name in UNIVERSAL}
-
-
-def inference_data(data: str) -> dict[str, Dataset]:
-    """Premises with an entailed and a contradicting hypothesis: SNLI, or the dev sets of ANLI."""
-    found = find(data, ("official", "SNLI", "official"), ("sources", "ANLI", "copies"))
-    return {found.name: found}
 
 
 def train_and_test(records: Dataset, limit: int | None = None) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
@@ -88,7 +54,7 @@ def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer
         return [records[row] for row in thin(range(len(records)), limit)]
     pairs = dict.fromkeys(
         (first, second)
-        for c in conversations([records], 4 * limit if limit else None)
+        for c in Dialogues([records], 4 * limit if limit else None).read()
         for first, second in zip(c.utterances, c.utterances[1:])
         if first.endswith("?") and enough_words(first) and enough_words(second)
     )
@@ -117,6 +83,11 @@ def intents_of(
     """T2: few-shot prototypes, with the code's prototypes and with re-normalised ones."""
     parts, forms = train_and_test(records, limit), ("code", "cosine")
     return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
+
+
+def one_shot_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, seeds) -> pd.DataFrame:
+    """The 1-shot accuracy that ablations are scored by."""
+    return intents_of(encoder, records, dataset, limit, (1,), seeds).query("method == 'prototype-code'")
 
 
 def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> pd.DataFrame:

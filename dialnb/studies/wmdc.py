@@ -1,46 +1,34 @@
-"""The experiments of WMDC and DiaEval (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
-Learning Approach).
-
-Tables 2 to 4 ask DiaEval of every model; Figures 3 to 5 and the comparisons beyond the paper ask it of the points of
-:mod:`dialnb.studies.wmdc_sweeps`; what is counted is in :mod:`dialnb.studies.wmdc_corpus`. The baselines are the stages
-of the DSE study.
+"""What belongs to WMDC and DiaEval alone (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
+Learning Approach): its models in a profile, counts of corpora and benchmark, scores of the sweeps, the geometry.
+Models, tasks and figures are in its notebook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb import plots
-from dialnb.data import Dataset
-from dialnb.errors import DialnbError
+from dialnb.claims.counts import CORPORA
+from dialnb.claims.papers import load_paper
+from dialnb.data import Dataset, load
+from dialnb.data.bundle import index
+from dialnb.data.corpora import TODBERT, collection, utterances_of
+from dialnb.errors import DataError
 from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.floors import chance_rows
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
-from dialnb.evaluation.projection import METHODS, project
-from dialnb.examples.windows import WINDOWS, context_length
-from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.papers import FLOORS
-from dialnb.studies import common
-from dialnb.studies import wmdc_sweeps as sweeps
-from dialnb.studies.common import left_out, rows_of, settings_for, why
-from dialnb.studies.figures import absent
-from dialnb.studies.spaces import no_projection
-from dialnb.studies.training import Job, training
-from dialnb.studies.wmdc_corpus import corpus_tables, count_corpora, named_corpora
-from dialnb.studies.wmdc_sweeps import FULL, PLAIN, TASKS, VARIANTS, wmdc_settings
-from dialnb.training.recipes import get_recipe
-
-ROWS = {
-    "SimCSE-BERT-unsup": "SimCSE-unsup", "TOD-JNT-BERT": "TOD-BERT", "DSE-BERT": "DSE", "WMDC-BERT": "WMDC",
-}  # fmt: skip
-"""Recipes of the rows that start from the run's own encoder, whose raw row is "BERT"."""
-
-SECOND = {"SimCSE-RoBERTa-unsup": "SimCSE-unsup", "DSE-RoBERTa": "DSE", "WMDC-RoBERTa": "WMDC"}
-"""The same for the second encoder, whose raw row is "RoBERTa"."""
+from dialnb.evaluation.projection import project
+from dialnb.examples.readings import Dialogues, thin
+from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies, response_key
+from dialnb.losses import inverse_response_frequency
+from dialnb.models.encoder import Encoder
+from dialnb.runs.grid import Model, Task, Trained
+from dialnb.studies import dse
 
 CHECKPOINTS = {
     "SimCSE-BERT-sup": "princeton-nlp/sup-simcse-bert-base-uncased",
@@ -53,134 +41,293 @@ CHECKPOINTS = {
 }
 """Public checkpoints by row; all are mean-pooled, as everything in DiaEval is."""
 
-TABLES = ("T2", "T3", "T4")
-SPACES = {"BERT": "raw encoder", PLAIN: "WMDC without weights", FULL: "WMDC"}
-"""The models whose frequent utterances are drawn."""
+
+VARIANTS = {
+    "inverse square root": ("WMDC, inverse square root", {}),
+    "duplicates masked": ("WMDC, masked", {}),
+    "weights normalised": ("WMDC", {"normalise_weights": True}),
+    "window 3 alone": ("WMDC {3}", {}),
+}
+"""Other choices than the paper's, by name: recipe and options of the loss. All but the last have windows 1 to 3."""
 
 
-class Trained(NamedTuple):
-    """Models by the row they fill and their loss curves, points of the sweeps by name, encoders made from scratch by
-    shape, and what was counted in the corpora."""
+HEAD = 40
+"""The rate of the heads is forty times that of the encoder."""
 
-    models: dict[str, Encoder]
-    points: dict[str, Encoder]
-    scratch: dict[str, Encoder]
-    curves: pd.DataFrame
-    counted: dict[str, Any]
+WHOLE = "all corpora"
+NOT_THE_NINE = "other corpora than the paper's nine"
+POINTS = 120
+SCALING = {
+    "MetaLWOZ": "MetaLWOZ", "Self-dialogue": "Self-Dialog", "Taskmaster/tm1-delexicalised": "TaskMaster1",
+    "Taskmaster/tm3-shard": "TaskMaster3", "SGD": "Schema", "MultiWOZ": "MWOZ", "MDC": "MSR-E2E",
+    "TopicalChat": "TopicChat", "KVRET": "SMD", "Frames": "Frames", "WOZ2.0": "WOZ", "CamRest676": "CamRest676",
+}  # fmt: skip
+"""Rows of T7 by the corpora within reach."""
 
+PARTIAL = {
+    "Self-dialogue": "one topic", "Taskmaster/tm1-delexicalised": "2,000 dialogues, values replaced by slot names",
+    "Taskmaster/tm3-shard": "one of 55 shards", "MultiWOZ": "dev and test", "MDC": "movie and taxi",
+    "TopicalChat": "dev and test", "KVRET": "one dialogue is missing",
+}  # fmt: skip
+"""What there is of a corpus where not all of it can be had."""
 
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-def model_jobs(s: Mapping[str, Any], encoder: Encoder, rows: Mapping[str, str], corpora: Sequence[Dataset]) -> dict:
-    """The stages that train the table rows of one encoder, by row; baselines are the same stages as in DSE's study."""
-    chosen = {row: recipe for row, recipe in rows.items() if recipe in s["models"]}
-    settings = {
-        row: wmdc_settings(s) if recipe == "WMDC" else settings_for(s, recipe) for row, recipe in chosen.items()
-    }
-    return {row: training(recipe, encoder, corpora, settings[row], s["dialogues"]) for row, recipe in chosen.items()}
-
-
-def train_all(run, corpora: list[Dataset]) -> Trained:
-    """Train the rows of T2 to T4 and the points of all sweeps side by side, and count the corpora meanwhile."""
-    s, models = run.settings, {"BERT": load_encoder(run.settings.encoder)}
-    points, scratch = sweeps.point_jobs(s, corpora), sweeps.scratch_jobs(s, corpora)
-    wanted = model_jobs(s, models["BERT"], ROWS, corpora)
-    try:
-        if not s.second_encoder:
-            raise DialnbError("needs the encoder roberta-base from the hub: profile 'paper'")
-        models["RoBERTa"] = load_encoder(s.second_encoder)
-        wanted |= model_jobs(s, models["RoBERTa"], SECOND, corpora)
-    except DialnbError as error:
-        for row in ("RoBERTa", *SECOND):
-            left_out(run, TABLES, why(error), model=row)
-    jobs = {f"pretrain {shape}": job for shape, job in scratch.items()}
-    jobs |= {f"train {name}": job for name, job in (wanted | points).items()}
-    count = count_corpora, {
-        "corpora": named_corpora(s.corpus), "limit": s.count_dialogues, "rare": s.plot_rare,
-        "draws": s.geometry_draws, "pairs": s.geometry_pairs,
-    }  # fmt: skip
-    made = run.stage_each(jobs | {"count the corpora": count})
-    models |= {row: made[f"train {row}"]["encoder"] for row in wanted} | _checkpoints(run)
-    for row, recipe in (ROWS | SECOND).items():
-        if recipe not in s.models:
-            left_out(run, TABLES, model=row)
-    curves = [made[f"train {row}"]["curve"].assign(model=row) for row in wanted]
-    return Trained(
-        models, {name: made[f"train {name}"]["encoder"] for name in points},
-        {shape: made[f"pretrain {shape}"]["encoder"] for shape in scratch},
-        pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(), made["count the corpora"],
-    )  # fmt: skip
+BENCHMARK = {"DSTC2": "DSTC2", "GSIM": "GSIM", "CI-ToD": "IC-TOD", "DECODE": "DECODE", "DSTC7-Ubuntu": "DSTC7-Ubuntu",
+             "UbuntuIRC": "DSTC7-Ubuntu"}  # fmt: skip
+"""Rows of T1 by dataset."""
 
 
-def _checkpoints(run) -> dict[str, Encoder]:
-    """The public checkpoints of the profile that can be had; the others say why not."""
-    found = {}
-    for row, hub in CHECKPOINTS.items():
-        try:
-            if row not in run.settings.checkpoints:
-                raise DialnbError(f"public checkpoint {hub}: profile 'paper'")
-            found[row] = load_encoder(hub, "mean")
-        except DialnbError as error:
-            left_out(run, TABLES, why(error), model=row)
+def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, sweep: bool = False, **changes: Any) -> Model:
+    """A model as WMDC's notebook trains it in a profile; the baselines are those of DSE's notebook.
+
+    The points of a sweep may have fewer steps, all of them the same number.
+    """
+    if not recipe.startswith("WMDC"):
+        return dse.model(recipe, s, dialogues, **changes)
+    rate = s["wmdc_learning_rate"]
+    settings = {"learning_rate": rate, "head_learning_rate": rate and HEAD * rate, "epochs": s["wmdc_epochs"]}
+    if sweep and s["sweep_steps"]:
+        settings["max_steps"] = s["sweep_steps"]
+    return Model(recipe, data=dialogues, settings=settings, **changes)
+
+
+def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Dataset]:
+    """``part`` of every corpus: the same dialogues are in every larger part."""
+    found = []
+    for records in corpora:
+        order = np.random.default_rng(seed).permutation(len(records))
+        found.append(records.take(order[: max(1, round(part * len(records)))]))
     return found
 
 
-def training_times(run, curves: pd.DataFrame) -> pd.DataFrame:
-    """Time and memory of the table rows; where steps were cut, what all of them would take."""
-    recipes = ROWS | SECOND
-    own = curves[curves["model"].isin(recipes)] if len(curves) else curves
-    return common.training_times(run, own, lambda row: get_recipe(recipes[row]).settings.epochs) if len(own) else own
+# --- corpora ----------------------------------------------------------------------------------------------------------
 
 
-# --- DiaEval ----------------------------------------------------------------------------------------------------------
+def named_corpora(name: str) -> dict[str, Dataset]:
+    """Every dialogue corpus of a collection by its label: all bundled ones, or those that can be reached."""
+    if name == "bundled":
+        parts = [(n, v) for n, entry in index().items() if entry["corpus"] for v in entry["variants"]]
+        return {f"{n}/{v}" if v.startswith("tm") else n: load(f"bundled/{n}", v or None) for n, v in parts}
+    return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
-def evaluate(run, corpora: list[Dataset], trained: Trained) -> None:
-    """Fill T2 to T4, score every point of the sweeps, look at the spaces; larger encoders are trained meanwhile."""
-    s = run.settings
-    jobs, sizes = sweeps.size_jobs(run, corpora, trained.scratch)
-    raw = trained.models["BERT"]
-    rows, made = common.evaluate(run, trained.models | trained.points, TASKS, jobs | space_jobs(trained), raw)
-    for (table, model), part in rows.items():
-        if model in trained.models or model in FLOORS:
-            kept = diaeval.printed_rows(part.assign(table=table))
-            run.add(kept, model=model, encoder=_encoder_of(run, model))
-    sweeps.add_points(run, corpora, sweeps.task_rows(rows, trained.points))
-    add_geometry(run, made)
-    sweeps.score_sizes(run, made, sizes)
-    corpus_tables(run, trained.counted)
-    retrieved = rows_of(run, "T4")
-    run.add(chance_rows(retrieved[retrieved["model"] == "BERT"]))
-    if s.data == "bundled":
-        left_out(run, ["T2"], "DSTC2 and GSIM are not bundled: profile 'gpu'")
+def count_corpora(corpora: dict[str, Dataset], limit: int | None, rare: int, draws: int, pairs: int) -> dict[str, Any]:
+    """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
+    corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
+    nine = {part.label for part in TODBERT}
+    sizes, curves, every, own, dialogues = [], [], Counter(), Counter(), []
+    for label, records in corpora.items():
+        kept = [records[i] for i in thin(range(len(records)), limit)] if limit else records
+        said, speakers, domains = [], Counter(), set()
+        for dialogue in kept:
+            said.append(utterances_of(dialogue))
+            speakers.update(u.speaker for u in dialogue.utterances)
+            domains.update(re.sub(r"_\d+$", "", domain) for domain in dialogue.domains)  # SGD numbers its services
+        found = response_frequencies(said)
+        every += found
+        own += found if label in nine else Counter()
+        sizes.append({"corpus": label, "dialogues": len(said), "utterances": sum(map(len, said)),
+                      "exchanges": speakers["user"], "domains": len(domains), "distinct": len(found)})  # fmt: skip
+        curves.append(share_curve(found).assign(corpus=label))
+        dialogues += said
+    curves.append(share_curve(every).assign(corpus=WHOLE))
+    frequencies = {"every": dict(every.most_common(500)), "nine": dict((own or every).most_common(500))}
+    once = thin([text for text, count in every.items() if count == 1 and text], rare)
+    sample = sample_pairs(dialogues, draws, pairs)
+    return {"sizes": pd.DataFrame(sizes), "curves": pd.concat(curves, ignore_index=True), "frequencies": frequencies,
+            "rare": once, "pairs": sample}  # fmt: skip
 
 
-def _encoder_of(run, row: str) -> str:
-    """The encoder that a row starts from: a checkpoint's own is the printed one."""
-    if row in FLOORS:
-        return "none"
-    if row in CHECKPOINTS:
-        return "roberta-base" if "RoBERTa" in row else "bert-base-uncased"
-    return run.settings.second_encoder if "RoBERTa" in row else run.settings.encoder
+def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> pd.DataFrame:
+    """``draws`` disjoint samples of a context of three utterances and its response, one pair a dialogue."""
+    longest = max(WINDOWS)
+    said = [utterances for utterances in dialogues if len(utterances) > longest]
+    rng = np.random.default_rng(24)
+    order = rng.permutation(len(said))
+    size, rows = min(size, len(order) // draws), []
+    for number, place in enumerate(order[: draws * size]):
+        k = int(rng.integers(longest, len(said[place])))
+        rows.append({"draw": number // size, "context": list(said[place][k - longest : k]), "response": said[place][k]})
+    return pd.DataFrame(rows)
 
 
-def chosen_points(run) -> pd.DataFrame:
-    """The penalty that validation chose for every probe, beyond what the paper prints."""
-    rows = pd.concat([rows_of(run, "T2"), rows_of(run, "T3")])
-    if rows.empty or "penalty" not in rows:
-        return pd.DataFrame()
-    own = rows[rows["protocol"].eq("paper") & rows["penalty"].notna()]
-    return own.groupby(["dataset", "model"], sort=False)["penalty"].median().reset_index()
+def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
+    """Points of F1: the most frequent utterances, in percent of the distinct ones, and the share that they cover.
+
+    >>> share_curve(Counter({"yes": 98, "no": 1, "maybe": 1}))["share"].round(1).tolist()
+    [98.0, 99.0, 100.0]
+    """
+    covered = cumulative_share(frequencies)
+    ranks = np.unique(np.geomspace(1, len(covered), POINTS).round().astype(np.int64))
+    ranks = np.unique(np.append(ranks, max(1, round(len(covered) / 100))))
+    return pd.DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
+
+
+def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
+    """The share that the top ``percent`` of the distinct utterances cover, at the nearest point of the curve."""
+    return float(curve.iloc[(curve["top"] - percent).abs().to_numpy().argmin()]["share"])
+
+
+def corpus_rows(run, found: Mapping[str, Any]) -> None:
+    """Keep the rows of T5, T6 and T7 and of F1's share, from what was counted."""
+    s, sizes = run.settings, found["sizes"].set_index("corpus")
+    whole = s.corpus != "bundled" and s.count_dialogues is None
+    shares = []
+    for name, curve in found["curves"].groupby("corpus", sort=False):
+        shares.append({"dataset": name, "value": top_share(curve), "n": int(sizes["distinct"].get(name, 0))})
+    labels = {"task": "statistics", "metric": "top 1 % share", "protocol": "clean", "seed": 0, "model": "counted"}
+    run.add(pd.DataFrame(shares), table="F1", **labels)
+    counts = {"task": "statistics", "metric": "count"}
+    run.add(_frequent(found["frequencies"]["nine"], whole), table="T5", **counts)
+    six, seven = [], []
+    for label, row in sizes.iterrows():
+        nine = label in {part.label for part in TODBERT}
+        name, remark = CORPORA.get(label.partition("/")[0], ("", "")) if nine else ("", "")
+        part = PARTIAL.get(label, "") if whole else "a bundled part"
+        if name:
+            said = row["exchanges"] if "exchanges" in remark else row["utterances"]
+            domains = {"domains": row["domains"]} if row["domains"] else {}
+            six += _cells(name, {"dialogues": row["dialogues"], "utterances": said, **domains}, part)
+        if label in SCALING:
+            seven += _cells(SCALING[label], {"dialogues": row["dialogues"], "utterances": row["utterances"]}, part)
+    for pairs in run.data("questions").values():  # every pair is a dialogue of two utterances
+        part = "" if pairs.variant == "official" else "two product categories"
+        seven += _cells("AmazonQA", {"dialogues": len(pairs), "utterances": 2 * len(pairs)}, part)
+    for table, rows in (("T6", six), ("T7", seven)):
+        if rows:
+            total = pd.DataFrame(rows).query("column in ('dialogues', 'utterances')").groupby("column")["value"].sum()
+            rows += _cells("TOTAL", total.to_dict(), "the parts that can be had")
+            run.add(pd.DataFrame(rows), table=table, **counts)
+        if s.corpus != "bundled":
+            run.note_absent("out of reach: too large, not public or not redistributable", table)
+
+
+def _cells(model: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
+    """Tidy rows of one printed row, the average number of turns among them."""
+    every = dict(values) | {"avg_turns": round(values["utterances"] / max(1, values["dialogues"]), 1)}
+    return [{"model": model, "column": column, "value": float(value), "n": int(values["dialogues"]),
+             "substitute": substitute} for column, value in every.items()]  # fmt: skip
+
+
+def _frequent(frequencies: Mapping[str, int], whole: bool) -> pd.DataFrame:
+    """T5: the printed ten, then ours that are not among them."""
+    printed = [row.labels["model"] for row in load_paper("wmdc").tables["T5"].rows]
+    ours = [text for text in list(frequencies)[:10] if text not in printed]
+    stand_in = "three quarters of the nine corpora" if whole else NOT_THE_NINE
+    rows = []
+    for text in [*printed, *ours]:
+        row = {"model": text, "column": "frequency", "value": float(frequencies.get(text, 0))}
+        rows.append(row | {"n": len(frequencies), "substitute": stand_in})
+    return pd.DataFrame(rows)
+
+
+def example_windows(records: Iterable, frequencies: Mapping[str, int], before: int = 4) -> pd.DataFrame:
+    """For F2: the first dialogue whose utterances are short and whose utterance ``before + 1`` is a frequent one."""
+    for dialogue in records:
+        part = dialogue.utterances[: before + 1]
+        counts = [frequencies.get(response_key(u.text), 1) for u in part]
+        if len(part) == before + 1 and counts[-1] >= 10 and all(8 < len(u.text) < 90 for u in part[:-1]):
+            weights = inverse_response_frequency(counts).tolist()
+            return pd.DataFrame({"speaker": [u.speaker for u in part], "text": [" ".join(u.text.split()) for u in part],
+                                 "frequency": counts, "weight": weights})  # fmt: skip
+    raise DataError("no dialogue of the corpus suits the drawing of windows")
+
+
+# --- the benchmark ----------------------------------------------------------------------------------------------------
+
+
+def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[dict[str, Any]]:
+    """Items by split and the number of labels, of what the tasks ask for."""
+    stand_in = {"UbuntuIRC": "UbuntuIRC in place of DSTC7-Ubuntu", "STAR": "a quarter of STAR, labelled turns"}
+    instead = stand_in.get(dataset, "")
+    if records.table.kind == "Dialogue":
+        parts = diaeval.asked_actions(records, dataset, **limits)
+        found = {split: len(part.examples) for split, part in parts.items()}
+        labels = len(diaeval.act_names(records, dataset))
+        if dataset in diaeval.UNIVERSAL and records.variant != "official":
+            instead = "the turns whose acts are known"
+    elif records.table.kind == "InferenceItem":
+        found = {split: len(part) for split, part in diaeval.asked_items(records, dataset, **limits).items()}
+        labels = len(set(records.column("label")))
+    else:
+        found, labels = {"test": len(diaeval.asked_lists(records, **limits))}, None
+    if dataset == "CI-ToD" and records.variant != "official":
+        instead = "the weather part of train is missing"
+    if dataset == "DECODE":
+        instead = "official files, not the printed sizes" if records.variant == "main" else "human-bot part"
+    if dataset == "Dialogue-NLI":
+        instead = "the other reading of DECODE: every tenth row"
+    if any(limits.values()):
+        instead = "; ".join(filter(None, [instead, "a sample of them"]))
+    values = {"train": found.get("train"), "val": found.get("dev"), "test": found.get("test"), "labels": labels}
+    return [{"model": BENCHMARK.get(dataset, dataset), "column": column, "value": float(value), "n": value,
+             "substitute": instead} for column, value in values.items() if value]  # fmt: skip
+
+
+def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
+    """T1: the samples of every dataset of DiaEval within reach that are learned from and scored."""
+    rows = []
+    for task in asked:
+        for dataset, records in run.datasets(replace(task, table="T1")).items():
+            rows += benchmark_rows(dataset, records, **task.values(run.settings))
+    return pd.DataFrame(rows).assign(task="statistics", metric="count", table="T1")
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+SCORES = {"T2": ("action prediction", "Micro-F1"), "T3": ("dialogue inference", "Accuracy"),
+          "T4": ("response retrieval", "Top-3")}  # fmt: skip
+"""What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
+
+
+def task_scores(rows: pd.DataFrame, *labels: str) -> pd.DataFrame:
+    """The score of each task and model: its metric, averaged over its datasets, for every group of test dialogues.
+
+    ``labels`` are further columns that tell models apart.
+    """
+    if rows.empty:
+        return pd.DataFrame(columns=["value", "model", *labels])
+    kept = diaeval.printed_rows(rows)
+    kept = kept[kept["protocol"] == "paper"]
+    parts = []
+    for table, (task, metric) in SCORES.items():
+        part = kept[(kept["table"] == table) & (kept["metric"] == metric)]
+        groups = part.groupby(["model", *labels, "seed"], sort=False, dropna=False)
+        values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
+        parts.append(values.assign(task=task, metric=metric, dataset="DiaEval", protocol="paper"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def average_of_tasks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The three scores and their mean as a fourth ``task``, for the figures."""
+    keys = [name for name in rows if name not in ("task", "metric", "value", "n")]
+    mean = rows.groupby(keys, dropna=False)["value"].mean().reset_index().assign(task="average of the three")
+    return pd.concat([rows, mean], ignore_index=True)
+
+
+def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Scores without what all points share in a group of test dialogues, since some groups are harder than others.
+
+    Intervals then show how sure the differences between points are; means stay as they are.
+    """
+    shared = rows.groupby(["task", "seed"])["value"].transform("mean") - rows.groupby("task")["value"].transform("mean")
+    return rows.assign(value=rows["value"] - shared)
+
+
+def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
+    """Scores over ``x`` for a figure: with their mean, and without what all points share; none for a single point."""
+    if rows.empty or rows[x].nunique() < 2:
+        return rows.iloc[:0]
+    columns = ["task", "metric", "model", x, *([line] if line else []), "seed", "value"]
+    return without_shared(average_of_tasks(rows[columns]))
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
-def geometry_of(encoder: Encoder, pairs: pd.DataFrame) -> pd.DataFrame:
+def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     rows, mark = [], f" {diaeval.separator_of(encoder)} "
-    for draw, part in pairs.groupby("draw"):
+    for draw, part in records.groupby("draw"):
         contexts, responses = [mark.join(said) for said in part["context"]], part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
         after, alone = (encoder.encode(texts, max_length=64) for texts in (responses, list(dict.fromkeys(responses))))
@@ -195,71 +342,27 @@ def geometry_of(encoder: Encoder, pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def frequent_places(
-    encoder: Encoder, frequent: list[str], rare: list[str], method: str, seed: int, shared: bool
+    encoder: Encoder, records: Mapping[str, list[str]], method: str, seed: int, shared: bool
 ) -> pd.DataFrame:
     """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
+    frequent, rare = records["frequent"], records["rare"]
     plane, half = project(encoder.encode([*frequent, *rare]), method, seed=seed), len(frequent) // 2
     labels = ["most frequent"] * half + ["frequent"] * (len(frequent) - half) + ["seen once"] * len(rare)
     return plane.assign(label=labels, text=[*frequent, *rare] if shared else "")
 
 
-def space_jobs(trained: Trained) -> dict[str, Job]:
-    """The stages of the geometry, for the models of the tables and for the weightings."""
-    points = {name: trained.points[name] for name in (FULL, PLAIN, *VARIANTS) if name in trained.points}
-    return {
-        f"geometry: {name}": (geometry_of, {"encoder": model, "pairs": trained.counted["pairs"]})
-        for name, model in (trained.models | points).items()
-    }
+def add_scores(run, table: str, scores: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
+    if len(scores):
+        kept = ["model", *columns, "seed", "value", "n", "task", "metric", "dataset", "protocol"]
+        run.add(scores[kept], table=table)
 
 
-def add_geometry(run, made: Mapping[str, Any]) -> None:
-    """Rows of X-geometry; points with and without weights carry their ``weighting``."""
-    for name, rows in made.items():
-        model = name.removeprefix("geometry: ")
-        if name.startswith("geometry: "):
-            run.add(rows, table="X-geometry", model=model, weighting={FULL: "IRF", PLAIN: "none"}.get(model, ""))
+def printed_encoder(row: str) -> str:
+    """The encoder that a public checkpoint of a row comes from."""
+    return "roberta-base" if "RoBERTa" in row else "bert-base-uncased"
 
 
-def geometry_table(run) -> pd.DataFrame:
-    """Uniformity, alignment and anisotropy of every model."""
-    own = rows_of(run, "X-geometry")
-    if own.empty:
-        return own
-    return own.pivot_table(index="model", columns="metric", values="value", sort=False).round(3).reset_index()
-
-
-def geometry_figure(run):
-    """Uniformity against alignment."""
-    own = rows_of(run, "X-geometry").replace({"model": {FULL: "weighted", PLAIN: "unweighted"}})
-    own = own[~own["model"].isin(VARIANTS)]
-    data = own.pivot_table(index="model", columns="metric", values="value", sort=False).reset_index()
-    return run.figure(
-        "geometry", plots.uniformity_alignment, data=data.rename(columns=str.lower),
-        caption="Uniformity of responses and alignment of responses with their contexts; \"weighted\" and "
-        "\"unweighted\" are WMDC with windows 1 to 3, trained for as many steps as the points of the sweeps.",
-        alt="Scatter plot of alignment against uniformity, one marker for each model.",
-    )  # fmt: skip
-
-
-def spaces_figure(run, trained: Trained, method: str):
-    """Where frequent utterances lie, before and after training, with and without weights."""
-    figure, s = f"frequent-{method}", run.settings
-    if reason := no_projection(run, method):
-        return absent(run, figure, reason)
-    every = trained.models | trained.points
-    shown = {shown: every[name] for name, shown in SPACES.items() if name in every}
-    if FULL not in every and "WMDC-BERT" in every:
-        shown["WMDC"] = every["WMDC-BERT"]
-    frequent = list(trained.counted["frequencies"]["every"])[: s.plot_frequent]
-    own = {"frequent": frequent, "rare": trained.counted["rare"], "method": method, "seed": s.seed,
-           "shared": s.corpus == "bundled"}  # fmt: skip
-    made = run.stage_each({f"{METHODS[method]} of frequent utterances: {name}":
-                           (frequent_places, {"encoder": model, **own})
-                           for name, model in shown.items()})  # fmt: skip
-    frames = [frame.assign(model=name.rpartition(": ")[2]) for name, frame in made.items()]
-    return run.figure(
-        figure, plots.projection_panels, data=pd.concat(frames, ignore_index=True), grey=("seen once",), circles=(),
-        title=f"{METHODS[method]} of frequent and rare utterances",
-        caption=f"{METHODS[method]} of the most frequent utterances of the corpus among utterances that occur once.",
-        alt="Scatter plots side by side, one for each model; frequent utterances in colour, rare ones grey.",
-    )  # fmt: skip
+def joined(first: Trained, second: Trained) -> Trained:
+    """Models of two trainings together."""
+    return Trained(first.models | second.models, first.results | second.results)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import queue
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
+
+DEPTH = 4  # batches that are ready, or being built
 
 
 class Ahead:
@@ -18,41 +22,24 @@ class Ahead:
     thread would starve behind the builder. Meanwhile the hand-over is quicker.
     """
 
-    def __init__(self, build: Callable[[int], list[Batch]], first: int, total: int, depth: int = 3) -> None:
-        self._queue: queue.Queue = queue.Queue(depth)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(build, first, total), daemon=True)
-
-    def _work(self, build, first: int, total: int) -> None:
-        for step in range(first, total):
-            try:
-                item = build(step)
-            except BaseException as error:  # handed to the main thread
-                item = error
-            while not self._stop.is_set():
-                try:
-                    self._queue.put(item, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
-            if self._stop.is_set() or isinstance(item, BaseException):
-                return
+    def __init__(self, build: Callable[[int], list[Batch]], first: int, total: int) -> None:
+        self._build, self._steps = build, iter(range(first, total))
+        self._pool = ThreadPoolExecutor(1)
+        self._batches: deque[Future[list[Batch]]] = deque()
 
     def get(self) -> list[Batch]:
-        item = self._queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
+        """The chunks of the next step."""
+        for step in islice(self._steps, DEPTH - len(self._batches)):
+            self._batches.append(self._pool.submit(self._build, step))
+        return self._batches.popleft().result()
 
     def __enter__(self) -> Ahead:
         self._pace = sys.getswitchinterval()
         sys.setswitchinterval(2e-4)
-        self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._pool.shutdown(cancel_futures=True)
         sys.setswitchinterval(self._pace)
 
 

@@ -12,17 +12,17 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from dialnb.errors import TrainingError
-from dialnb.training.objective import Batch
+from dialnb.examples.batches import Batch
 
 PREFIX = "step-"
 
 
-def save_checkpoint(folder: Path, step: int, tensors: dict[str, torch.Tensor], facts: dict) -> Path:
+def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: dict) -> Path:
     """Write ``folder/step-NNNNNNNN`` and then remove older ones; one that is there already is of this run and whole."""
     folder = Path(folder)
     final = folder / f"{PREFIX}{step:08d}"
@@ -62,7 +62,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict]:
     try:
         return load_file(path / "state.safetensors"), json.loads((path / "state.json").read_text(encoding="utf-8"))
     except Exception as error:

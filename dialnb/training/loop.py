@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +22,15 @@ import pandas as pd
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
+from dialnb.examples.batches import Batch, Examples
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
 from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
-from dialnb.training.objective import Batch, Examples, Objective
+from dialnb.training.objective import Objective, Tensors
 from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
@@ -92,7 +92,7 @@ class _Run:
         )
         self.total = settings.total_steps(self.plan.steps_per_epoch)
         self.interval = settings.evaluate_every or self.plan.steps_per_epoch
-        self.own = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
+        self.before = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
         if settings.precision == "float64":
             self.encoder.double(), self.objective.double()
         self.trainable = [p for p in encoder.parameters() if p.requires_grad]
@@ -101,9 +101,9 @@ class _Run:
         self.parameters = [p for p in both if p.requires_grad]
         self.optimiser = make_optimiser(encoder, objective, settings)
         self.curve: list[tuple[int, float, float]] = []
+        self.pending: list[tuple[int, Tensor]] = []  # losses that nobody has looked at
         self.tokens_seen = self.examples_seen = 0
         self.interrupts = Interrupts()
-        self.others: int | None = None  # bytes on a GPU that are not this run's
         self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
 
     # --- one step -------------------------------------------------------------------------------------------------
@@ -120,17 +120,16 @@ class _Run:
             self.examples.batch(part, np.random.default_rng([self.settings.seed, step, self.rank, i]))
             for i, part in enumerate(np.array_split(rows, parts))
         ]
-        if self.encoder.packed:
-            for tokens in (t for chunk in chunks for t in chunk.tokens.values() if len(t)):
-                _ = tokens.layout  # computed here, so that the main thread need not
+        for chunk in chunks if self.encoder.packed else ():
+            for tokens in chunk.tokens.values():
+                _ = tokens.layout if len(tokens) else None  # computed here, so that the main thread need not
         return chunks
 
     def seed(self, step: int, chunk: int) -> None:
-        torch.manual_seed(
-            int(np.random.SeedSequence([self.settings.seed, step, self.rank, chunk]).generate_state(1)[0])
-        )
+        sequence = np.random.SeedSequence([self.settings.seed, step, self.rank, chunk])
+        torch.manual_seed(int(sequence.generate_state(1)[0]))
 
-    def backward(self, step: int, chunks: list[Batch]) -> torch.Tensor:
+    def backward(self, step: int, chunks: list[Batch]) -> Tensor:
         """Gradients of the whole batch's loss in ``.grad``; returns the loss (its value, detached)."""
         totals = self._total_counts(chunks)
         sizes = [len(part) for part in np.array_split(self.plan.rows(step), self.world)]
@@ -138,49 +137,48 @@ class _Run:
             self.seed(step, 0)
             vectors = self.objective.embed(self.encoder, chunks[0])
             terms = self._terms(chunks[0], totals)
-            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else None
-            loss = terms if in_batch is None else in_batch + terms
-            loss.backward()
-            shown = (0 if in_batch is None else in_batch.detach()), torch.as_tensor(terms).detach()
+            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else torch.zeros_like(terms)
+            (in_batch + terms).backward()
         else:
-            shown = self._cached_backward(step, chunks, totals, sizes)
-        in_batch_value, terms_value = shown
+            in_batch, terms = self._cached_backward(step, chunks, totals, sizes)
         if self.world > 1:
             self._sum_gradients()
-            terms_value = self.accelerator.reduce(torch.as_tensor(terms_value, device=self.encoder.device), "sum")
-        return in_batch_value + terms_value
+            terms = self.accelerator.reduce(terms.detach(), "sum")
+        return in_batch.detach() + terms.detach()
 
     def _cached_backward(self, step: int, chunks: list[Batch], totals: dict, sizes: list[int]):
-        parts: list[dict[str, torch.Tensor]] = []
+        parts: list[Tensors] = []
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
             # With gradient although it is thrown away: the same compiled graph draws the same dropout again below.
             parts.append({k: v.detach() for k, v in self.objective.embed(self.encoder, chunk).items()})
-        in_batch, gradients = 0, {}
+        nothing = torch.zeros((), device=self.encoder.device)
+        in_batch, all_terms, leaves = nothing, nothing, {}
         if parts[0]:
-            whole = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
-            leaves = {k: v.requires_grad_() if v.is_floating_point() else v for k, v in whole.items()}
-            loss = self.objective.loss(self._gather(leaves, sizes))
-            loss.backward()
-            in_batch = loss.detach()
-            gradients = {k: v.grad for k, v in leaves.items() if v.requires_grad and v.grad is not None}
-        start, shown = 0, torch.zeros((), device=self.encoder.device)
+            leaves = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
+            for leaf in leaves.values():
+                leaf.requires_grad_(leaf.is_floating_point())
+            in_batch = self.objective.loss(self._gather(leaves, sizes))
+            in_batch.backward()
+        start = 0
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
             vectors = self.objective.embed(self.encoder, chunk)
-            terms = self._terms(chunk, totals)
-            pull = [
-                (v * gradients[k][start : start + len(v)].to(v.dtype)).sum()
-                for k, v in vectors.items()
-                if k in gradients and v.requires_grad
-            ]
-            (sum(pull) + terms).backward()
-            start, shown = start + chunk.size, shown + torch.as_tensor(terms).detach()
-        return in_batch, shown
+            loss = terms = self._terms(chunk, totals)
+            for k, v in vectors.items():
+                gradient = leaves[k].grad
+                if gradient is not None and v.requires_grad:
+                    loss = loss + (v * gradient[start : start + len(v)].to(v.dtype)).sum()
+            loss.backward()
+            start, all_terms = start + chunk.size, all_terms + terms.detach()
+        return in_batch, all_terms
 
-    def _terms(self, chunk: Batch, totals: dict[str, float]):
-        terms = self.objective.terms(self.encoder, chunk)
-        return sum((v * (chunk.counts[k] / max(totals[k], 1)) for k, v in terms.items()), start=0.0)
+    def _terms(self, chunk: Batch, totals: dict[str, float]) -> Tensor:
+        """The averaged losses of a chunk, each weighed by its share of the batch's items."""
+        total = torch.zeros((), device=self.encoder.device)
+        for name, value in self.objective.terms(self.encoder, chunk).items():
+            total = total + value * (chunk.counts[name] / max(totals[name], 1))
+        return total
 
     def _total_counts(self, chunks: list[Batch]) -> dict[str, float]:
         names = sorted(chunks[0].counts)
@@ -189,7 +187,7 @@ class _Run:
             totals = self.accelerator.reduce(totals.to(self.encoder.device), "sum").cpu()
         return dict(zip(names, totals.tolist(), strict=True))
 
-    def _gather(self, vectors: dict[str, torch.Tensor], sizes: list[int]) -> dict[str, torch.Tensor]:
+    def _gather(self, vectors: Tensors, sizes: list[int]) -> Tensors:
         """Everybody's rows, ours with gradient (see the module's first paragraph)."""
         if self.world == 1:
             return vectors
@@ -228,67 +226,64 @@ class _Run:
 
     def go(self) -> TrainingResult:
         first = self._resume()
-        self._share_weights()
-        if self.encoder.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.encoder.device)
-            self.others = torch.cuda.memory_allocated(self.encoder.device) - self._own_bytes()
+        if self.world > 1:  # heads start from random numbers: every process takes those of the first
+            for parameter in self.parameters:
+                broadcast(parameter.data)
+        held_by_others = self._start_measuring()
         if first and not first % self.interval:
             self._call_on_epoch(first)
         bar = Bar(
             total=self.total, initial=first, desc=self.name, unit="step", disable=not self.show_progress, mininterval=1
         )
         began = time.perf_counter()
-        pending: tuple[int, torch.Tensor] | None = None  # one step behind, so that the device never waits for the host
         self._enter_training()
         try:
             with Ahead(self.build, first, self.total) as ahead, self.interrupts:
                 for step in range(first, self.total):
-                    chunks = ahead.get()
-                    loss = self.backward(step, chunks)
-                    if pending is not None:
-                        self._record(*pending, bar)
-                    pending = step, loss
-                    if self.encoder.device.type == "cpu":  # nothing to wait for: a bad loss never reaches the weights
-                        self._record(*pending, bar)
-                    self.update(step)
-                    self._count(chunks)
-                    look = (step + 1) % self.interval == 0
-                    last = step + 1 == self.total
-                    stop = self.interrupts.seen if self.world == 1 else self.stop
-                    if last or look or stop or (step + 1) % self.settings.checkpoint_every == 0:
-                        self._record(*pending, bar)
-                        pending = None
-                        self._save(step + 1)
-                    bar.update()
-                    if look:
-                        self._call_on_epoch(step + 1)
-                    if stop and not last:
-                        self._leave(step + 1, bar)
+                    self._step(step, ahead.get(), bar)
         finally:
             bar.close()
             self._leave_training()
             for parameter in self.trainable:
                 parameter.requires_grad_(True)
-        return self._result(first, time.perf_counter() - began)
+        return self._result(first, time.perf_counter() - began, held_by_others)
 
-    def _leave(self, step: int, bar) -> None:
-        """Ctrl-C: the step is saved; say how to go on."""
-        how = (
-            "start the same run again and it goes on there" if self.folder else "nothing was saved: no folder was given"
-        )
-        bar.write(f"{self.name}: stopped after step {step} of {self.total}; {how}")
-        raise KeyboardInterrupt
+    def _step(self, step: int, chunks: list[Batch], bar: Bar) -> None:
+        """Update the weights, and do what is due after that: save, show the encoder, leave."""
+        self.pending.append((step, self.backward(step, chunks)))
+        # A GPU is looked at one step later, so that it never waits for the host; on a CPU there is nothing to wait for,
+        # and a bad loss never reaches the weights.
+        self._record(bar, later=1 if self.encoder.device.type == "cuda" else 0)
+        self.update(step)
+        self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
+        for chunk in chunks:
+            self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values()) * self.world
+        done = step + 1
+        last, look = done == self.total, done % self.interval == 0
+        stop = self.interrupts.seen if self.world == 1 else self.stop
+        if last or look or stop or done % self.settings.checkpoint_every == 0:
+            self._record(bar)
+            self._save(done)
+        bar.update()
+        if look:
+            self._call_on_epoch(done)
+        if stop and not last:
+            how = "start the same run again and it goes on there"
+            how = how if self.folder else "nothing was saved: no folder was given"
+            bar.write(f"{self.name}: stopped after step {done} of {self.total}; {how}")
+            raise KeyboardInterrupt
 
     def _enter_training(self) -> None:
         self.encoder.train(), self.objective.train()
         self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
         self.encoder.attention_dropout = self.settings.attention_dropout
-        chosen = self.settings.compiled
-        self.encoder.compiled = self.total >= WORTH_COMPILING if chosen is None else chosen
+        self.encoder.compiled = self.settings.compiled
+        if self.settings.compiled is None:
+            self.encoder.compiled = self.total >= WORTH_COMPILING
 
     def _leave_training(self) -> None:
         """The encoder as it came: for evaluations on the way, and when all is over."""
-        training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.own
+        training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.before
         self.encoder.train(training)
 
     def _call_on_epoch(self, steps: int) -> None:
@@ -298,30 +293,23 @@ class _Run:
             self.on_epoch(steps if self.settings.evaluate_every else steps // self.interval, self.encoder)
             self._enter_training()
 
-    def _share_weights(self) -> None:
-        """Heads start from random numbers: every process takes those of the first."""
-        if self.world > 1:
-            for parameter in self.parameters:
-                broadcast(parameter.data)
-
-    def _count(self, chunks: list[Batch]) -> None:
-        self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
-        self.tokens_seen += sum(len(t.ids) for chunk in chunks for t in chunk.tokens.values()) * self.world
-
-    def _record(self, step: int, loss: torch.Tensor, bar) -> None:
-        value = float(loss)
-        if not math.isfinite(value):
-            raise TrainingError(self._explain_bad_loss(step, value))
-        if not self.curve or self.curve[-1][0] != step + 1:
+    def _record(self, bar: Bar, later: int = 0) -> None:
+        """Take the losses of all steps but the last ``later`` ones into the curve; stop at one that is no number."""
+        while len(self.pending) > later:
+            step, loss = self.pending.pop(0)
+            value = float(loss)
+            if not math.isfinite(value):
+                raise TrainingError(self._explain_bad_loss(step, value))
             rate = self.settings.learning_rate * self.settings.rate_factor(step, self.total)
             self.curve.append((step + 1, value, rate))
-        speed = self.examples_seen / max(bar.format_dict["elapsed"], 1e-9)
-        bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
+            speed = self.examples_seen / max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
 
     def _explain_bad_loss(self, step: int, value: float) -> str:
         saved = ""
         if self.folder is not None:
-            path = self.folder / f"bad-batch-{step + 1}{f'-of-{self.rank}' if self.world > 1 else ''}.safetensors"
+            process = f"-of-{self.rank}" if self.world > 1 else ""
+            path = self.folder / f"bad-batch-{step + 1}{process}.safetensors"
             save_batch(path, self.plan.rows(step), self.build(step))
             kept = latest_checkpoint(self.folder)
             saved = f" The batch is in {path}; {f'{kept.name} is from before it' if kept else 'no checkpoint yet'}."
@@ -330,7 +318,13 @@ class _Run:
             "Usual causes: a learning rate that is too high, a temperature that is too low, or broken input weights."
         )
 
-    def _result(self, first: int, seconds: float) -> TrainingResult:
+    def _result(self, first: int, seconds: float, held_by_others: int) -> TrainingResult:
+        determinism, peak = f"bit-identical with {torch.get_num_threads()} threads", 0
+        if self.encoder.device.type == "cuda":
+            determinism = "seeded; GPU reductions may differ in the last bits"
+            peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
+        facts = {"settings": self.settings.describe(), "objective": self.objective.describe()}
+        facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
         curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
         return TrainingResult(
@@ -339,26 +333,20 @@ class _Run:
             seconds=seconds,
             examples_per_second=self.examples_seen / max(seconds, 1e-9),
             tokens_per_second=self.tokens_seen / max(seconds, 1e-9),
-            peak_memory_gb=self._peak_bytes() / 2**30,
+            peak_memory_gb=peak / 2**30,
             resumed_at=first,
-            facts={"settings": self.settings.describe(), "objective": self.objective.describe(), **self._determinism()},
+            facts=facts,
         )
 
-    def _own_bytes(self) -> int:
-        """What encoder and heads take on the device, where other models of the same process may lie too."""
-        parts = chain(*((*module.parameters(), *module.buffers()) for module in (self.encoder, self.objective)))
-        return sum(part.numel() * part.element_size() for part in dict.fromkeys(parts))
-
-    def _peak_bytes(self) -> int:
-        return torch.cuda.max_memory_allocated(self.encoder.device) - self.others if self.others is not None else 0
-
-    def _determinism(self) -> dict:
-        cuda, exact = self.encoder.device.type == "cuda", f"bit-identical with {torch.get_num_threads()} threads"
-        return {
-            "determinism": "seeded; GPU reductions may differ in the last bits" if cuda else exact,
-            "processes": self.world,
-            "packed": self.encoder.packed,
-        }
+    def _start_measuring(self) -> int:
+        """Watch the GPU's memory from here on; returns the bytes that lie there and are not this run's."""
+        if self.encoder.device.type != "cuda":
+            return 0
+        torch.cuda.reset_peak_memory_stats(self.encoder.device)
+        parts = [*self.encoder.parameters(), *self.objective.parameters()]
+        parts += [*self.encoder.buffers(), *self.objective.buffers()]
+        ours = sum(part.nbytes for part in dict.fromkeys(parts))
+        return torch.cuda.memory_allocated(self.encoder.device) - ours
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -367,11 +355,12 @@ class _Run:
         said = [self.settings.describe(), self.objective.describe(), len(self.examples), self.total, shapes]
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _state(self) -> Tensors:
         tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
         tensors |= {f"objective.{n}": p for n, p in self.objective.state_dict().items()}
         for i, parameter in enumerate(self.parameters):
-            tensors |= {f"optimiser.{i}.{n}": t for n, t in self.optimiser.state.get(parameter, {}).items()}
+            for name, moment in self.optimiser.state.get(parameter, {}).items():
+                tensors[f"optimiser.{i}.{name}"] = moment
         return tensors
 
     def _save(self, step: int) -> None:
@@ -401,13 +390,15 @@ class _Run:
             for name, parameter in self.encoder.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(tensors[f"encoder.{name}"])
-            self.objective.load_state_dict(
-                {n.removeprefix("objective."): t for n, t in tensors.items() if n.startswith("objective.")}
-            )
-            for i, parameter in enumerate(self.parameters):
-                prefix = f"optimiser.{i}."
-                state = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-                if state:
-                    self.optimiser.state[parameter] = {n: t.to(parameter.device) for n, t in state.items()}
+            heads = {}
+            for name, tensor in tensors.items():
+                part, _, name = name.partition(".")
+                if part == "objective":
+                    heads[name] = tensor
+                elif part == "optimiser":
+                    number, _, name = name.partition(".")
+                    parameter = self.parameters[int(number)]
+                    self.optimiser.state[parameter][name] = tensor.to(parameter.device)
+            self.objective.load_state_dict(heads)
         self.curve = [tuple(row) for row in facts["curve"]]
         return facts["step"]

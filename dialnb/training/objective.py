@@ -1,44 +1,12 @@
-"""What the loop asks of a method: examples that build batches, and an objective that turns a batch into a loss."""
+"""What the loop asks of a method: an objective that turns a batch into a loss."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from torch import Tensor, nn
 
-import numpy as np
-import torch
-from torch import nn
+from dialnb.examples.batches import Batch
 
-from dialnb.models.tokens import Tokens
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One chunk of examples on the host.
-
-    ``tokens`` are named groups of sequences; ``arrays`` named numbers; ``counts`` say over how many items each term
-    of the objective is averaged here (see :meth:`Objective.terms`); ``size`` is the number of examples.
-    """
-
-    size: int
-    tokens: dict[str, Tokens] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    counts: dict[str, float] = field(default_factory=dict)
-
-    def tensor(self, name: str, device: torch.device) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self.arrays[name])).to(device, non_blocking=True)
-
-
-class Examples(Protocol):
-    """A dataset as the loop sees it. ``groups`` (optional) are disjoint index arrays that never share a batch."""
-
-    groups: Sequence[np.ndarray] | None
-
-    def __len__(self) -> int: ...
-
-    def batch(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        """The batch of the given rows; everything random in it comes from ``rng``."""
+Tensors = dict[str, Tensor]
 
 
 class Objective(nn.Module):
@@ -48,20 +16,24 @@ class Objective(nn.Module):
       processes and chunks, ``loss`` sees the whole batch;
     - averaged: ``terms`` gives mean losses over ``batch.counts[name]`` items; the loop weighs them by the counts of
       all processes and chunks, so that the sum is the mean over the whole batch.
+
+    ``names`` are what it was configured with.
     """
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    names: dict = {}  # noqa: RUF012 -- of an objective without a choice
+
+    def embed(self, encoder, batch: Batch) -> Tensors:
         return {}
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         raise TypeError(f"{type(self).__name__} embeds but defines no loss")
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         return {}
 
     def describe(self) -> dict:
         """Configuration for provenance."""
-        return {"objective": type(self).__name__}
+        return {"objective": type(self).__name__, **self.names}
 
 
 class Sum(Objective):

@@ -7,13 +7,14 @@ from dataclasses import replace
 from inspect import signature
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb import losses
 from dialnb.errors import BadParameter, UnknownName
+from dialnb.examples.batches import Batch
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
-from dialnb.models.tokens import Packed
-from dialnb.training.objective import Batch, Objective
+from dialnb.tokens import Packed
+from dialnb.training.objective import Objective, Tensors
 
 PAIR_LOSSES: dict[str, Callable] = {
     "hard_negative": losses.hard_negative_loss,
@@ -44,28 +45,36 @@ def _rehearse(loss: Callable, sides: int, options: dict) -> None:
 class PairObjective(Objective):
     """Two sides per example, in-batch negatives. DSE, SimCSE, TOD-BERT's contrast and WMDC are settings of it.
 
+    ``loss`` is one of `PAIR_LOSSES` or a function of your own of two matrices of vectors [batch, d].
     ``windows`` gives one head per window size (WMDC); the batch's array ``window`` picks it. Arrays ``weights`` and
     ``duplicates`` of the batch travel to the loss under the names it takes.
     """
 
     def __init__(
-        self, dim: int, loss: str = "hard_negative", head: str = "contrastive", pooling: str = "mean",
-        windows: tuple[int, ...] = (), **options,
-    ) -> None:  # fmt: skip
+        self,
+        dim: int,
+        loss: str | Callable = "hard_negative",
+        head: str = "contrastive",
+        pooling: str = "mean",
+        windows: tuple[int, ...] = (),
+        **options,
+    ) -> None:
         super().__init__()
         for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
-            if value not in known:
+            if isinstance(value, str) and value not in known:
                 raise UnknownName(kind, value, known)
-        known = [name for name in signature(PAIR_LOSSES[loss]).parameters if name not in FROM_BATCH]
-        for name in options:
-            if name not in known:
-                raise UnknownName(f"option of the {loss} loss", name, known)
-        _rehearse(PAIR_LOSSES[loss], 2, options)
-        self.names = {"loss": loss, "head": head, "pooling": pooling, "windows": list(windows), **options}
+        self.function = PAIR_LOSSES[loss] if isinstance(loss, str) else loss
+        name = loss if isinstance(loss, str) else loss.__name__
+        known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
+        for option in options:
+            if option not in known:
+                raise UnknownName(f"option of the {name} loss", option, known)
+        _rehearse(self.function, 2, options)
+        self.names = {"loss": name, "head": head, "pooling": pooling, "windows": list(windows), **options}
         self.pooling, self.options = pooling, options
         self.heads = nn.ModuleDict({str(w): HEADS[head](dim) for w in windows or (0,)})
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def embed(self, encoder, batch: Batch) -> Tensors:
         both = encoder.embed(batch.tokens["pair"], self.pooling)
         window = int(batch.arrays["window"][0]) if self.names["windows"] else 0
         first, second = self.heads[str(window)](both).split(batch.size)
@@ -76,13 +85,9 @@ class PairObjective(Objective):
             vectors["duplicate_ids"] = batch.tensor("duplicates", first.device)
         return vectors
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
-        first, second = vectors["first"], vectors["second"]
-        extra = {k: v for k, v in vectors.items() if k not in ("first", "second")}
-        return PAIR_LOSSES[self.names["loss"]](first, second, **self.options, **extra)
-
-    def describe(self) -> dict:
-        return {"objective": "PairObjective", **self.names}
+    def loss(self, vectors: Tensors) -> Tensor:
+        more = dict(vectors)
+        return self.function(more.pop("first"), more.pop("second"), **self.options, **more)
 
 
 class TemplateObjective(Objective):
@@ -102,7 +107,7 @@ class TemplateObjective(Objective):
         self.head = tanh_head(dim)
         self.alignment = tanh_head(dim) if aligned else nn.Identity()
 
-    def embed(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def embed(self, encoder, batch: Batch) -> Tensors:
         u, u_plus, t, t_plus = self.head(encoder.embed(batch.tokens["views"], self.pooling)).split(batch.size)
         vectors = {"utterance": u, "utterance_plus": u_plus}
         vectors |= {"template": self.alignment(t), "template_plus": self.alignment(t_plus)}
@@ -110,11 +115,16 @@ class TemplateObjective(Objective):
             vectors["template_ids"] = batch.tensor("template_ids", u.device)
         return vectors
 
-    def loss(self, vectors: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, vectors: Tensors) -> Tensor:
         return losses.template_losses(**vectors, **self.options).total
 
-    def describe(self) -> dict:
-        return {"objective": "TemplateObjective", **self.names}
+
+def _masked(batch: Batch, packed: Packed) -> tuple[Tensor, Tensor]:
+    """Where the masked word pieces lie in the packed batch, and which they were."""
+    sequence, position, labels = (
+        batch.tensor(f"masked_{name}", packed.ids.device) for name in ("sequence", "position", "label")
+    )
+    return packed.places(sequence, position), labels
 
 
 class MaskedLanguageModel(Objective):
@@ -127,20 +137,16 @@ class MaskedLanguageModel(Objective):
         self.name = name
         self.head = WordHead(encoder.dim, *words.shape)
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         return self.read(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
 
-    def read(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
-        """The term, from hidden states that other terms may share."""
-        labels = batch.tensor("masked_label", states.device)
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
+        """The terms, which share the hidden states."""
+        places, labels = _masked(batch, packed)
         if not len(labels):
             return {"mlm": states.sum() * 0.0}
-        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
         logits = self.head(states[places], encoder.transformer.get_input_embeddings().weight)
         return {"mlm": losses.masked_language_model_loss(logits, labels)}
-
-    def describe(self) -> dict:
-        return {"objective": "MaskedLanguageModel"}
 
 
 class NextSentencePrediction(MaskedLanguageModel):
@@ -153,18 +159,11 @@ class NextSentencePrediction(MaskedLanguageModel):
         super().__init__(encoder)
         self.next = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.Tanh(), nn.Linear(encoder.dim, 2))
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        return self.of_states(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
-
-    def of_states(self, encoder, batch: Batch, states: torch.Tensor, packed: Packed) -> dict[str, torch.Tensor]:
-        """Both terms."""
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
         logits = self.next(encoder.pool(states, packed, "cls"))
         asked = batch.tensor("next_label", logits.device)
         next_sentence = losses.next_sentence_loss(logits, asked) if batch.counts["nsp"] else logits.sum() * 0.0
-        return {**self.read(encoder, batch, states, packed), "nsp": next_sentence}
-
-    def describe(self) -> dict:
-        return {"objective": "NextSentencePrediction"}
+        return {**super().read(encoder, batch, states, packed), "nsp": next_sentence}
 
 
 class Imitation(NextSentencePrediction):
@@ -178,10 +177,10 @@ class Imitation(NextSentencePrediction):
         super().__init__(encoder)
         self.bridge = nn.Linear(encoder.dim, teacher.dim)
         self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
+        self.names = {"teacher": teacher.name, "weight": weight}
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
-        states, packed = encoder.hidden(batch.tokens[self.name])
-        terms = self.of_states(encoder, batch, states, packed)
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
+        terms = super().read(encoder, batch, states, packed)
         if not batch.counts["imitation"]:
             return terms | {"imitation": states.sum() * 0.0}
         teacher = self.teacher[0]
@@ -193,7 +192,7 @@ class Imitation(NextSentencePrediction):
         return terms | {"imitation": self.weight * nn.functional.mse_loss(mine, told)}
 
     @staticmethod
-    def _words(batch: Batch, who: str, states: torch.Tensor, packed: Packed) -> torch.Tensor:
+    def _words(batch: Batch, who: str, states: Tensor, packed: Packed) -> Tensor:
         """The mean state of every word."""
         word, lengths = (batch.tensor(f"{who}_{what}", states.device) for what in ("word", "length"))
         sequence = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
@@ -201,9 +200,6 @@ class Imitation(NextSentencePrediction):
         own = states[packed.places(sequence, position)].float()
         zeros = own.new_zeros(int(batch.counts["imitation"]), own.shape[1])
         return zeros.index_add(0, word, own) / torch.bincount(word, minlength=len(zeros))[:, None]
-
-    def describe(self) -> dict:
-        return {"objective": "Imitation", "teacher": self.teacher[0].name, "weight": self.weight}
 
 
 class ReplacedTokenDetection(Objective):
@@ -217,16 +213,15 @@ class ReplacedTokenDetection(Objective):
     def __init__(self, encoder, generator, weight: float = 50.0) -> None:
         super().__init__()
         words = encoder.transformer.get_input_embeddings().weight
-        self.generator, self.weight = generator, weight
+        self.generator, self.weight, self.names = generator, weight, {"weight": weight}
         self.word_head = WordHead(generator.dim, *words.shape)
         self.detector = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.GELU(), nn.Linear(encoder.dim, 1))
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         for name in ("dtype", "attention_dropout", "compiled"):
             setattr(self.generator, name, getattr(encoder, name))
         states, packed = self.generator.hidden(batch.tokens["masked"])
-        labels = batch.tensor("masked_label", states.device)
-        places = packed.places(*(batch.tensor(f"masked_{k}", states.device) for k in ("sequence", "position")))
+        places, labels = _masked(batch, packed)
         logits = self.word_head(states[places], encoder.transformer.get_input_embeddings().weight)
         original = packed.ids.index_copy(0, places, labels)
         guess = torch.distributions.Categorical(logits=logits.detach()).sample()
@@ -238,6 +233,3 @@ class ReplacedTokenDetection(Objective):
             "mlm": losses.masked_language_model_loss(logits, labels),
             "rtd": self.weight * losses.replaced_token_loss(scores, replaced, torch.ones_like(replaced)),
         }
-
-    def describe(self) -> dict:
-        return {"objective": "ReplacedTokenDetection", "weight": self.weight}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dialnb import losses
 from dialnb.errors import UnknownName
-from dialnb.models.encoder import Encoder
-from dialnb.models.tokens import Packed
-from dialnb.training.objective import Batch, Objective
-from dialnb.training.objectives import ReplacedTokenDetection
-from dialnb.training.pretrain import GENERATOR, new_transformer
+from dialnb.examples.batches import Batch
+from dialnb.tokens import Packed
+from dialnb.training.objective import Objective, Tensors
 
 AGGREGATIONS = ("I1", "I2")
 
@@ -30,40 +28,23 @@ class ManipulationObjective(Objective):
         for task in tasks:
             if task not in heads or task == "selection":
                 raise UnknownName("task", task, [name for name in heads if name != "selection"])
-        self.heads, self.tasks = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)}), tuple(tasks)
+        self.heads = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)})
+        self.tasks, self.names = tuple(tasks), {"tasks": list(tasks)}
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         states, packed = encoder.hidden(batch.tokens["inputs"])
         first = encoder.pool(states, packed, "cls")[: batch.size]
         labels = batch.tensor("labels", states.device)
         terms = {"selection": losses.manipulation_loss(self.heads["selection"](first).squeeze(-1), labels, {})}
         for task in self.tasks:
             if batch.counts[task]:
-                places, mask, target = self._marks(task, batch, packed)
-                vectors = states[places].to(first.dtype)
+                sequence, position, mask, target = (
+                    batch.tensor(f"{task}_{name}", states.device) for name in ("sequence", "position", "mask", "target")
+                )
+                vectors = states[packed.places(sequence, position)].to(first.dtype)
                 logits = self.heads[task](vectors).squeeze(-1)
                 terms[task] = losses.manipulation_task_loss(logits, mask, target)
         return terms
-
-    @staticmethod
-    def _marks(task: str, batch: Batch, packed: Packed) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        sequence, position, mask, target = (
-            batch.tensor(f"{task}_{name}", packed.ids.device) for name in ("sequence", "position", "mask", "target")
-        )
-        return packed.places(sequence, position), mask, target
-
-    def describe(self) -> dict:
-        return {"objective": "ManipulationObjective", "tasks": list(self.tasks)}
-
-
-def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:
-    """ELECTRA's pre-training, continued on dialogues (ELECTRA+), with a fresh small generator on the word table."""
-    words = encoder.transformer.get_input_embeddings()
-    shape = {**GENERATOR, "embedding_size": words.embedding_dim}
-    shape["max_position_embeddings"] = encoder.transformer.config.max_position_embeddings
-    generator = Encoder(new_transformer("electra", shape, words.num_embeddings), encoder.tokenizer, name="generator")
-    generator.transformer.set_input_embeddings(words)
-    return ReplacedTokenDetection(encoder, generator.to(encoder.device))
 
 
 class MatchingGuidedObjective(Objective):
@@ -77,23 +58,18 @@ class MatchingGuidedObjective(Objective):
         super().__init__()
         if aggregation not in AGGREGATIONS:
             raise UnknownName("turn aggregation", aggregation, AGGREGATIONS)
-        self.aggregation, self.temperature = aggregation, temperature
+        self.temperature, self.names = temperature, {"aggregation": aggregation, "temperature": temperature}
         self.attention = _layers(dim, 1) if aggregation == "I1" else None
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         states, packed = encoder.hidden(batch.tokens["texts"])
         means = encoder.pool(states, packed, "mean")
         turns, candidates = (batch.tensor(name, states.device) for name in ("turns", "candidates"))
         tokens, mask = _padded(states, packed, candidates)
         loss = losses.matching_guided_loss(
-            means[turns][:, :, None], (turns >= 0)[..., None], tokens, mask,
-            self.temperature, self.aggregation, self.attention,
-        )  # fmt: skip
+            means[turns][:, :, None], (turns >= 0)[..., None], tokens, mask, **self.names, attention=self.attention
+        )
         return {"matching": loss}
-
-    def describe(self) -> dict:
-        kind = {"aggregation": self.aggregation, "temperature": self.temperature}
-        return {"objective": "MatchingGuidedObjective", **kind}
 
 
 class SiameseObjective(Objective):
@@ -106,20 +82,17 @@ class SiameseObjective(Objective):
         super().__init__()
         self.matching = _layers(dim, dim)
 
-    def terms(self, encoder, batch: Batch) -> dict[str, torch.Tensor]:
+    def terms(self, encoder, batch: Batch) -> Tensors:
         vectors = encoder.embed(batch.tokens["texts"], "mean")
         turns, candidates = (batch.tensor(name, vectors.device) for name in ("turns", "candidates"))
         return {"matching": losses.siamese_matching_loss(self.matching(vectors[turns[:, 0]]), vectors[candidates])}
-
-    def describe(self) -> dict:
-        return {"objective": "SiameseObjective"}
 
 
 def _layers(dim: int, out: int) -> nn.Module:
     return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out))
 
 
-def _padded(states: torch.Tensor, packed: Packed, sequences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _padded(states: Tensor, packed: Packed, sequences: Tensor) -> tuple[Tensor, Tensor]:
     """Token vectors ``[..., n, d]`` and mask ``[..., n]`` of the given sequences of a packed batch."""
     lengths = packed.lengths[packed.rank[sequences]]
     positions = torch.arange(packed.max_length, device=states.device)

@@ -24,17 +24,32 @@ from dialnb.training.objectives import Imitation, MaskedLanguageModel, NextSente
 from dialnb.training.settings import TrainingSettings
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-SHAPES = {
-    "mini": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024},
-    "small": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536},
-    "medium": {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "intermediate_size": 2048},
-    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
-}
-GENERATOR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
+
+
+def _shape(width: int, layers: int) -> dict[str, int]:
+    """BERT's proportions: heads of 64, feed-forward layers of four times the width."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // 64,
+        "intermediate_size": 4 * width,
+    }
+
+
+SHAPES = {"mini": _shape(256, 4), "small": _shape(384, 6), "medium": _shape(512, 8), "base": _shape(768, 12)}
+GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
 PRETRAINING = TrainingSettings(
-    batch_size=1024, epochs=8, learning_rate=1e-3, schedule="linear", warmup=0.05, optimiser="adamw",
-    weight_decay=0.01, clip=1.0, precision="bfloat16", checkpoint_every=2000,
-)  # fmt: skip
+    batch_size=1024,
+    epochs=8,
+    learning_rate=1e-3,
+    schedule="linear",
+    warmup=0.05,
+    optimiser="adamw",
+    weight_decay=0.01,
+    clip=1.0,
+    precision="bfloat16",
+    checkpoint_every=2000,
+)
 RATES = {"mini": 1e-3, "small": 1e-3, "medium": 5e-4, "base": 2e-4}
 """Deep encoders that normalise after each layer are delicate: ``medium``, pretrained at 1e-3, was at chance in every
 test of WMDC's recorded run, most likely since it never learned words."""
@@ -72,52 +87,40 @@ class PretrainingRecipe:
 
 
 def train_vocabulary(texts: Iterable[str], size: int):
-    """An uncased word-piece tokenizer of its own; Chinese characters are pieces of their own."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-    from transformers import BertTokenizerFast
-
-    texts, draft = list(texts), Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    draft.normalizer, draft.pre_tokenizer = (
-        normalizers.BertNormalizer(lowercase=True),
-        pre_tokenizers.BertPreTokenizer(),
-    )
-    draft.train_from_iterator(texts, _trainer(_letters(texts, draft), size))
-    backend = Tokenizer(models.WordPiece(draft.get_vocab(), unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = draft.normalizer, draft.pre_tokenizer
-    backend.decoder = decoders.WordPiece()
-    backend.add_special_tokens(list(SPECIAL))
-    ids = {token: backend.token_to_id(token) for token in ("[CLS]", "[SEP]")}
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=list(ids.items())
-    )
-    return BertTokenizerFast(tokenizer_object=backend, do_lower_case=True, model_max_length=512)
-
-
-def _letters(texts: Iterable[str], backend) -> tuple[Counter[str], set[str]]:
-    """How often each letter occurs, and those that occur within a word."""
-    letters, words = Counter(), Counter()
-    for text in texts:
-        words.update(w for w, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text)))
-    for word, count in words.items():
-        letters.update({letter: count * n for letter, n in Counter(word).items()})
-    return letters, {letter for word in words for letter in word[1:]}
-
-
-def _trainer(letters: tuple[Counter[str], set[str]], size: int):
-    """A trainer that gives the same pieces in every process.
+    """An uncased word-piece tokenizer of its own, the same in every process; Chinese characters are pieces.
 
     The library's own choice among equally rare letters, its numbers of pieces within words and hence its choice among
     equally frequent pairs change from process to process; here letters are chosen, and all of them numbered, before.
     """
-    from tokenizers import trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from transformers import BertTokenizerFast
 
-    (counts, inner), most = letters, size // 2
-    kept = sorted(counts, key=lambda letter: (-counts[letter], letter))[:most]
-    pieces = [f"##{letter}" for letter in sorted(inner.intersection(kept))]
-    first = [*SPECIAL, *pieces]
-    return trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=first, initial_alphabet=kept, limit_alphabet=most, show_progress=False
+    texts, most = list(texts), size // 2
+    draft = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    draft.normalizer = normalizers.BertNormalizer(lowercase=True)
+    draft.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    counts, inner = _letters(texts, draft)
+    letters = sorted(counts, key=lambda letter: (-counts[letter], letter))[:most]
+    within_words = [f"##{letter}" for letter in sorted(inner.intersection(letters))]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=[*SPECIAL, *within_words],
+        initial_alphabet=letters,
+        limit_alphabet=most,
+        show_progress=False,
     )
+    draft.train_from_iterator(texts, trainer)
+    return BertTokenizerFast(vocab=draft.get_vocab(), do_lower_case=True, model_max_length=512)
+
+
+def _letters(texts: Iterable[str], draft) -> tuple[Counter[str], set[str]]:
+    """How often each letter occurs, and those that occur within a word."""
+    letters, inner = Counter(), set()
+    for text in texts:
+        for word, _ in draft.pre_tokenizer.pre_tokenize_str(draft.normalizer.normalize_str(text)):
+            letters.update(word)
+            inner.update(word[1:])
+    return letters, inner
 
 
 def new_transformer(kind: str, shape: dict, vocabulary: int):
@@ -157,9 +160,15 @@ def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) 
 
 
 def pretrain(
-    dialogues: Sequence[Conversation], recipe: PretrainingRecipe, folder=None, device: str | None = None,
-    name: str = "pretrain", tokenizer=None, cache=None, start: Encoder | None = None,
-) -> tuple[Encoder, TrainingResult]:  # fmt: skip
+    dialogues: Sequence[Conversation],
+    recipe: PretrainingRecipe,
+    folder=None,
+    device: str | None = None,
+    name: str = "pretrain",
+    tokenizer=None,
+    cache=None,
+    start: Encoder | None = None,
+) -> tuple[Encoder, TrainingResult]:
     """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed,
     and ``cache`` (by default the same) the tokenised texts. ``start``, of the same shape, lends its weights."""
     seed = recipe.settings.seed
@@ -184,13 +193,20 @@ def pretrain(
 
 
 def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe, teacher: Encoder | None) -> Objective:
-    """Masked words, alone, with next sentences or with a teacher too; for ELECTRA with a generator, narrow and shallow,
-    that reads the encoder's word table through a projection."""
+    """Masked words, alone, with next sentences or with a teacher too; or replaced tokens."""
     if teacher:
         return Imitation(encoder, teacher)
-    if recipe.kind != "electra":
-        return (NextSentencePrediction if recipe.next_sentences else MaskedLanguageModel)(encoder)
-    shape = {**GENERATOR, "embedding_size": SHAPES[recipe.shape]["hidden_size"]}
-    small = Encoder(new_transformer("electra", shape, len(encoder.tokenizer)), encoder.tokenizer).to(encoder.device)
-    small.transformer.embeddings.word_embeddings = encoder.transformer.embeddings.word_embeddings
-    return ReplacedTokenDetection(encoder, small)
+    if recipe.kind == "electra":
+        return replaced_token_detection(encoder)
+    return NextSentencePrediction(encoder) if recipe.next_sentences else MaskedLanguageModel(encoder)
+
+
+def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:
+    """ELECTRA's pretraining, from scratch or continued on dialogues (ELECTRA+): with a fresh generator, narrow and
+    shallow, that reads the encoder's word table through a projection."""
+    words = encoder.transformer.get_input_embeddings()
+    shape = {**GENERATOR, "embedding_size": words.embedding_dim}
+    shape["max_position_embeddings"] = encoder.transformer.config.max_position_embeddings
+    generator = Encoder(new_transformer("electra", shape, words.num_embeddings), encoder.tokenizer, name="generator")
+    generator.transformer.set_input_embeddings(words)
+    return ReplacedTokenDetection(encoder, generator.to(encoder.device))

@@ -7,9 +7,15 @@ from dataclasses import asdict, dataclass
 
 from dialnb.errors import BadParameter, UnknownName
 
-SCHEDULES = ("constant", "linear", "onecycle")
-OPTIMISERS = ("adam", "adamw")
-PRECISIONS = ("float32", "bfloat16", "float64")
+CHOICES = {
+    "schedule": ("constant", "linear", "onecycle"),
+    "optimiser": ("adam", "adamw"),
+    "precision": ("float32", "bfloat16", "float64"),
+}
+POSITIVE = (
+    *("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate", "clip", "chunk"),
+    *("checkpoint_every", "evaluate_every"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,19 +50,12 @@ class TrainingSettings:
     evaluate_every: int | None = None
 
     def __post_init__(self) -> None:
-        for kind, value, known in (
-            ("schedule", self.schedule, SCHEDULES),
-            ("optimiser", self.optimiser, OPTIMISERS),
-            ("precision", self.precision, PRECISIONS),
-        ):
-            if value not in known:
-                raise UnknownName(kind, value, known)
-        positive = {"batch_size": self.batch_size, "epochs": self.epochs, "learning_rate": self.learning_rate}
-        positive |= {"checkpoint_every": self.checkpoint_every}
-        optional = ("max_steps", "chunk", "clip", "head_learning_rate", "evaluate_every")
-        positive |= {n: v for n in optional if (v := getattr(self, n)) is not None}
-        for name, value in positive.items():
-            if not 0 < value < math.inf:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
                 raise BadParameter(f"{name} must be above 0 and finite, but is {value}")
         for name in ("weight_decay", "freeze"):
             if not 0 <= getattr(self, name) < math.inf:

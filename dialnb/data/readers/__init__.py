@@ -1,106 +1,199 @@
 """Readers: one function per dataset that turns verified files into typed records, and the register of all of them.
 
-A reader is a generator decorated with :func:`reader`. It asks the store for its files, yields records, counts what
-it leaves out in :class:`Skipped`, and lets :func:`row` turn a malformed row into a sentence naming file and place::
+A reader is a generator decorated with :func:`reader`. It asks :class:`Files` for rows, yields records and counts what
+it leaves out. It need not catch anything: what goes wrong while a row is taken apart becomes a sentence that names
+file and place::
 
     @reader("CLINC150", variants=("full", "plus"), version=1)
-    def read_clinc150(store, skipped, variant="full"):
-        path = store.path("CLINC150", f"data/data_{variant}.json")
-        for number, (text, intent) in enumerate(load_json(path)["train"]):
-            yield IntentUtterance(text, intent)
+    def read_clinc150(files, variant):
+        for text, intent in files.items(f"data/data_{variant}.json"):
+            if text:
+                yield IntentUtterance(text, intent)
+            else:
+                files.skipped["empty utterance"] += 1
 
 The register is not a list somebody keeps: every module of this package is searched for readers when first asked.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
+import gzip
 import importlib
+import io
 import json
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.records import Record
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.records import Record, Utterance
+from dialnb.data.sources import get_source, known_name
+from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
+Records = Iterator[Record]
+TRAIN_DEV_TEST = ("train", "dev", "test")
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+SPLITS = {name: name for name in TRAIN_DEV_TEST}
+SPLITS |= dict.fromkeys(("valid", "devel", "val", "validate", "validation"), "dev")
 
-@dataclass
-class Skipped:
-    """Rows that a reader leaves out, counted by reason; ``examples`` keeps the first place of each.
 
-    >>> skipped = Skipped()
-    >>> skipped.add("empty utterance", "train.tsv line 12")
-    >>> skipped.add("empty utterance", "train.tsv line 40")
-    >>> dict(skipped.counts), skipped.examples
-    ({'empty utterance': 2}, {'empty utterance': 'train.tsv line 12'})
+class Files:
+    """The files of one source as rows; ``place`` is that of the row at hand, ``skipped`` counts what is left out.
+
+    The methods that read take the key of a file or, with ``data``, the name and bytes of one that was found otherwise.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    def __init__(self, store: Store, source: str) -> None:
+        self.store = store
+        self.source = source
+        self.place = source
+        self.skipped: Counter[str] = Counter()
 
-    def add(self, reason: str, where: str = "", count: int = 1) -> None:
-        self.counts[reason] += count
-        self.examples.setdefault(reason, where)
+    def read(self, key: str) -> bytes:
+        """The bytes of one file."""
+        return self.store.path(self.source, key).read_bytes()
+
+    def matching(self, pattern: str, archive: str = "") -> Iterator[tuple[str, bytes]]:
+        """Yield (key, bytes) of the checked files that match, or of the members of an archive."""
+        if archive:
+            yield from self.store.members(self.source, archive, pattern).items()
+            return
+        for key, path in self.store.paths(self.source, pattern).items():
+            yield key, path.read_bytes()
+
+    def find(self, *patterns: str, official: bool = False) -> Iterator[tuple[str, bytes]]:
+        """Yield (name, bytes) of the files whose last path part matches a pattern, gunzipped.
+
+        By default these are the checked copies. ``official`` adds the files that nobody could check yet, and looks for
+        what no file matches in the archives of the source: whoever can get them has the whole dataset.
+        """
+        source = get_source(self.source)
+        keys = sorted(file.key for file in source.files if official or file.verified)
+        chosen = [key for key in keys if any(_matches(key, pattern) for pattern in patterns)]
+        for key in chosen:
+            yield key, _gunzipped(self.read(key))
+        found = bool(chosen)
+        for pattern in patterns:
+            if any(_matches(key, pattern) for key in chosen):
+                continue
+            for archive in keys:
+                if archive.endswith(ARCHIVES):
+                    for name, data in self.matching(f"*{pattern}", archive):
+                        if _matches(name, pattern):
+                            found = True
+                            yield name, _gunzipped(data)
+        if not found:
+            raise DataError(f"{source.name} has no file named like {' or '.join(patterns)}. {source.coverage}")
+
+    def json(self, name: str, data: bytes | None = None) -> Any:
+        """Parse one JSON document; a syntax error names the file, line and column."""
+        try:
+            return json.loads(self.read(name) if data is None else data)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{name} is not the JSON document it should be: {error}") from error
+
+    def items(self, name: str, data: bytes | None = None, what: str = "dialogue") -> Iterator[Any]:
+        """Yield the items of a JSON list, or the (key, value) pairs of a JSON object."""
+        rows = self.json(name, data)
+        for key, item in rows.items() if isinstance(rows, dict) else enumerate(rows):
+            self.place = f"{name} {what} {key}"
+            yield (key, item) if isinstance(rows, dict) else item
+
+    def lines(self, name: str, data: bytes | None = None, encoding: str = "utf-8") -> Iterator[str]:
+        """Yield every line without its end.
+
+        Lines end at a line feed only: other separators that Unicode knows do occur inside utterances.
+        """
+        lines = (self.read(name) if data is None else data).split(b"\n")
+        for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
+            self.place = f"{name} line {number}"
+            try:
+                yield line.rstrip(b"\r").decode(encoding)
+            except UnicodeDecodeError as error:
+                raise DataError(f"{self.place} is not {encoding} text: {error}") from error
+
+    def json_lines(self, name: str, data: bytes | None = None) -> Iterator[Any]:
+        """Yield the value of every line of a JSON-lines file that is not blank."""
+        for line in self.lines(name, data):
+            if line.strip():
+                yield self.json(self.place, line.encode())
+
+    def table(self, name: str, data: bytes, fields: Iterable[str], delimiter: str = ",") -> Iterator[dict[str, str]]:
+        """Yield the rows of a quoted table, by column name; its header must have at least these fields."""
+        rows = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter)
+        header = next(rows, [])
+        if missing := set(fields) - set(header):
+            raise DataError(f"{name} line 1: no column {', '.join(sorted(missing))}; found {', '.join(header)}")
+        for row in rows:
+            self.place = f"{name} line {rows.line_num}"
+            if len(row) != len(header):
+                raise ValueError(f"{len(row)} columns, expected {len(header)}")
+            yield dict(zip(header, row))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(basename(name), pattern)
+
+
+def _gunzipped(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A reading function with what the cache must know about it. Calling it calls the function."""
+    """A reading function with what the cache must know about it."""
 
     dataset: str
     variants: tuple[str, ...]
     version: int
     sources: tuple[str, ...]
-    function: Callable[..., Iterator[Record]]
+    function: Callable[..., Records]
 
-    def __call__(self, store: Store, skipped: Skipped, variant: str | None = None) -> Iterator[Record]:
+    def __call__(self, files: Files, variant: str | None = None) -> Records:
+        """Yield the records; an error in a row names its place."""
         variant = self.variant(variant)
-        return self.function(store, skipped, variant=variant) if self.variants else self.function(store, skipped)
+        try:
+            yield from self.function(files, variant) if self.variants else self.function(files)
+        except KeyError as error:
+            raise DataError(f"malformed row at {files.place}: no field {error}") from error
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise DataError(f"malformed row at {files.place}: {error}") from error
 
     def inputs(self, store: Store) -> list:
         """The source files and their hashes: whatever the records depend on besides the reader."""
-        from dialnb.data.sources import get_source
-
-        sources = [get_source(name) for name in self.sources]
-        return [[source.name, file.key, store.digest(source, file)] for source in sources for file in source.files]
+        inputs = []
+        for source in map(get_source, self.sources):
+            inputs += [[source.name, file.key, store.digest(source, file)] for file in source.files]
+        return inputs
 
     def terms(self) -> str:
         """The licence of the data."""
-        from dialnb.data.sources import get_source
-
         return get_source(self.sources[0]).licence
 
     def variant(self, name: str | None) -> str:
         """The variant's own spelling; None is the first one, "" for a dataset without variants."""
         if name is None:
             return self.variants[0] if self.variants else ""
-        known = {variant.casefold(): variant for variant in self.variants}
-        if name.casefold() not in known:
-            raise UnknownName(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
-        return known[name.casefold()]
+        return known_name(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
 
 
 def reader(
     dataset: str, *, variants: tuple[str, ...] = (), version: int = 1, sources: tuple[str, ...] = ()
-) -> Callable[[Callable[..., Iterator[Record]]], Reader]:
+) -> Callable[[Callable[..., Records]], Reader]:
     """Make a generator function the reader of ``dataset``.
 
     The first of ``variants`` is the default. ``sources`` are the registry entries whose files it reads (by default
     the one of the same name). Raise ``version`` whenever its records change, so that cached ones are made anew.
     """
-
-    def decorate(function: Callable[..., Iterator[Record]]) -> Reader:
-        return Reader(dataset, tuple(variants), version, tuple(sources) or (dataset,), function)
-
-    return decorate
+    return functools.partial(Reader, dataset, variants, version, sources or (dataset,))
 
 
 @functools.cache
@@ -116,56 +209,15 @@ def all_readers() -> dict[str, Reader]:
 
 def get_reader(dataset: str) -> Reader:
     """The reader of a dataset; upper and lower case do not matter."""
-    known = {name.casefold(): made for name, made in all_readers().items()}
-    if dataset.casefold() not in known:
-        raise UnknownName("dataset", dataset, all_readers())
-    return known[dataset.casefold()]
+    known = all_readers()
+    return known[known_name("dataset", dataset, known)]
 
 
-@contextmanager
-def row(where: str) -> Iterator[None]:
-    """Turn what goes wrong while a row is taken apart into a DataError that names the place.
-
-    >>> with row("woz_train_en.json dialogue 7"):
-    ...     {}["turns"]
-    Traceback (most recent call last):
-    dialnb.errors.DataError: malformed row at woz_train_en.json dialogue 7: no field 'turns'
-    """
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"malformed row at {where}: {error}") from None
-    except KeyError as error:
-        raise DataError(f"malformed row at {where}: no field {error}") from error
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise DataError(f"malformed row at {where}: {error}") from error
+def unique(values: Iterable[str]) -> tuple[str, ...]:
+    """Each value once, in order of first appearance."""
+    return tuple(dict.fromkeys(values))
 
 
-def load_json(source: Path | bytes, name: str = "") -> Any:
-    """Parse one JSON document; a syntax error names the file, line and column."""
-    data, name = (source, name) if isinstance(source, bytes) else (source.read_bytes(), name or source.name)
-    try:
-        return json.loads(data)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{name} is not the JSON document it should be: {error}") from error
-
-
-def text_lines(source: Path | bytes, name: str = "", encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
-    """Yield (place, line) for every line, without its end; the place reads "train.tsv line 3".
-
-    Lines end at a line feed only: other separators that Unicode knows do occur inside utterances.
-    """
-    data, name = (source, name) if isinstance(source, bytes) else (source.read_bytes(), name or source.name)
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
-        try:
-            yield f"{name} line {number}", line.rstrip(b"\r").decode(encoding)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{name} line {number} is not {encoding} text: {error}") from error
-
-
-def json_lines(source: Path | bytes, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (place, value) for every non-blank line of a JSON-lines file."""
-    for where, line in text_lines(source, name):
-        if line.strip():
-            yield where, load_json(line.encode(), where)
+def in_turn(texts: Iterable[str], speakers: tuple[str, str] = ("user", "system")) -> tuple[Utterance, ...]:
+    """Utterances of two speakers who take turns."""
+    return tuple(Utterance(speakers[place % 2], text) for place, text in enumerate(texts))

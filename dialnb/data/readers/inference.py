@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from posixpath import basename
 
-from dialnb.data.readers import Skipped, json_lines, load_json, reader, row
-from dialnb.data.readers.files import SPLITS, find_files, table_rows
+from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.records import InferenceItem
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 
 @reader("CI-ToD", variants=("copies", "official"))
-def read_citod(store: Store, skipped: Skipped, variant: str = "copies") -> Iterator[InferenceItem]:
+def read_citod(files: Files, variant: str) -> Records:
     """Is the last reply consistent with the dialogue? The weather part of train is in "official" only."""
     patterns = ("*_train.json", "*_dev.json", "*_test.json")
-    for name, data in find_files(store, "CI-ToD", *patterns, official=variant == "official"):
-        yield from judged_replies(data, name)
+    for name, data in files.find(*patterns, official=variant == "official"):
+        yield from judged_replies(files, name, data)
 
 
-def judged_replies(data: bytes, name: str) -> Iterator[InferenceItem]:
+def judged_replies(files: Files, name: str, data: bytes) -> Records:
     """Label "1" (inconsistent) if the reply contradicts the query (qi) or the history (hi); the knowledge base and
     its label kbi are not used. The ids of the files repeat, so the place in the file is the id."""
-    domain, _, part = name.rpartition("/")[2].removesuffix(".json").rpartition("_")
-    for number, item in enumerate(load_json(data, name)):
-        with row(f"{name} dialogue {number}"):
-            flags = {flag: item["scenario"][flag] for flag in ("qi", "hi")}
-            if not set(flags.values()) <= {"0", "1"}:
-                raise ValueError(f"labels {flags}, expected 0 or 1")
-            said = tuple(turn["utterance"] for turn in item["dialogue"])
-            label = "1" if "1" in flags.values() else "0"
-        yield InferenceItem(f"{domain}-{part}-{number}", said, label, SPLITS[part])
+    domain, _, part = basename(name).removesuffix(".json").rpartition("_")
+    for number, item in enumerate(files.items(name, data)):
+        labels = {item["scenario"][flag] for flag in ("qi", "hi")}
+        if not labels <= {"0", "1"}:
+            raise ValueError(f"labels {', '.join(sorted(labels))}, expected 0 or 1")
+        said = tuple(turn["utterance"] for turn in item["dialogue"])
+        yield InferenceItem(f"{domain}-{part}-{number}", said, max(labels), SPLITS[part])
 
 
 @reader("DECODE", variants=("human-bot", "rct", "pairs", "main"))
-def read_decode(store: Store, skipped: Skipped, variant: str = "human-bot") -> Iterator[InferenceItem]:
+def read_decode(files: Files, variant: str) -> Records:
     """Label "1" if the last utterance contradicts its speaker. "main" are the official train, dev and test files,
     "human-bot" and "rct" the extra test sets; "pairs" are contradictory utterance pairs of the main collection."""
     if variant == "pairs":
-        for name, data in find_files(store, "DECODE", "contradiction_df.tsv"):
-            for number, (_, item) in enumerate(table_rows(data, name, ("seg1", "seg2", "label"), "\t")):
+        for name, data in files.find("contradiction_df.tsv"):
+            for number, item in enumerate(files.table(name, data, ("seg1", "seg2", "label"), "\t")):
                 yield InferenceItem(f"pairs-{number}", (item["seg1"], item["seg2"]), "1", "train")
         return
     for part in ("train", "dev", "test") if variant == "main" else (variant,):
-        for name, data in find_files(store, "DECODE", f"{part}.jsonl", official=variant == "main"):
-            for where, item in json_lines(data, name):
-                with row(where):
-                    said = tuple(turn["text"] for turn in sorted(item["turns"], key=lambda turn: turn["turn_id"]))
-                    label = {True: "1", False: "0"}[item["is_contradiction"]]
+        for name, data in files.find(f"{part}.jsonl", official=variant == "main"):
+            for item in files.json_lines(name, data):
+                turns = sorted(item["turns"], key=lambda turn: turn["turn_id"])
+                label = {True: "1", False: "0"}[item["is_contradiction"]]
+                said = tuple(turn["text"] for turn in turns)
                 yield InferenceItem(item["record_id"], said, label, SPLITS.get(part, "test"))

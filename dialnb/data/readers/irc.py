@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from posixpath import basename
 
 import numpy as np
 
-from dialnb.data.readers import Skipped, reader, row, text_lines
+from dialnb.data.readers import Files, Records, reader
 from dialnb.data.records import Dialogue, SelectionGroup, Utterance
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 SEED = 20
 SPLITS = ("train", "dev", "test")
@@ -27,13 +24,12 @@ MESSAGE = re.compile(r"\[\d\d:\d\d\] <([^>]+)> ?(.*)")
 ACTION = re.compile(r"\[\d\d:\d\d\] +\* ?(\S+) ?(.*)")
 NOTICE = re.compile(r"\[\d\d:\d\d\] .*")
 
-Log = list[tuple[str, str]]
+Log = list[Utterance | str]
+"""The lines of a log: messages, and reasons why the others are none."""
 
 
 @reader("UbuntuIRC", variants=("conversations", "turns", "lines", "selection-10", "selection-100"))
-def read_ubuntu_irc(
-    store: Store, skipped: Skipped, variant: str = "conversations"
-) -> Iterator[Dialogue | SelectionGroup]:
+def read_ubuntu_irc(files: Files, variant: str) -> Records:
     """Nicknames are the speakers.
 
     "conversations": gold conversations, message by message; "turns": the same with consecutive messages of a speaker
@@ -41,18 +37,21 @@ def read_ubuntu_irc(
     training rows, 1:9 dev and test groups; "selection-100": dev and test groups of 100 candidates.
     """
     for split in SPLITS:
-        if variant == "selection-100" and split == "train":
+        if (variant, split) == ("selection-100", "train"):
             continue
-        logs = read_logs(store, split)
+        logs: dict[str, Log] = {}
+        for key, data in files.matching(f"data/{split}/*.ascii.txt"):
+            date = basename(key).partition(".")[0]
+            logs[date] = [read_message(line) for line in files.lines(key, data)]
         if variant == "lines":
-            yield from whole_logs(logs, split, skipped)
-            continue
-        key = f"data/gold.{split}.clusters.txt"
-        conversations = read_conversations(text_lines(store.path("UbuntuIRC", key), key), logs, split, skipped)
-        yield from derive(conversations, split, variant)
+            for date, log in logs.items():
+                yield Dialogue(date, messages(files, log), split=split)
+        else:
+            key = f"data/gold.{split}.clusters.txt"
+            yield from derive(read_conversations(files, key, files.read(key), split, logs), split, variant)
 
 
-def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Iterator[Dialogue | SelectionGroup]:
+def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Records:
     """The records of a variant from the gold conversations of one split."""
     if variant == "conversations":
         yield from conversations
@@ -64,72 +63,54 @@ def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Itera
         yield from build_selection(conversations, 2 if split == "train" else wanted, generator)
 
 
-def read_logs(store: Store, split: str) -> dict[str, Log]:
-    """The lines of every log of a split with their places, by the date that names the log."""
-    paths = store.paths("UbuntuIRC", f"data/{split}/*.ascii.txt")
-    return {path.name.partition(".")[0]: list(text_lines(path, key)) for key, path in paths.items()}
-
-
-def read_message(where: str, line: str, skipped: Skipped) -> Utterance | None:
-    """The message on a line of a log; joins, parts, notices and empty messages are counted and give None."""
+def read_message(line: str) -> Utterance | str:
+    """The message on a line of a log, or the reason why there is none."""
     if match := MESSAGE.fullmatch(line) or ACTION.fullmatch(line):
-        speaker, text = match[1], match[2].strip()
-        if text:
-            return Utterance(speaker, text)
-        skipped.add("empty message", where)
-    elif line.startswith("==="):
-        skipped.add("system line", where)
-    elif NOTICE.fullmatch(line):
-        skipped.add("notice", where)
-    else:
-        raise DataError(f"malformed row at {where}: neither a message, an action, a notice nor a system line: {line!r}")
-    return None
+        text = match[2].strip()
+        return Utterance(match[1], text) if text else "empty message"
+    if line.startswith("==="):
+        return "system line"
+    if NOTICE.fullmatch(line):
+        return "notice"
+    raise ValueError(f"neither a message, an action, a notice nor a system line: {line!r}")
 
 
-def whole_logs(logs: dict[str, Log], split: str, skipped: Skipped) -> Iterator[Dialogue]:
-    """Every log with all of its messages."""
-    for name, lines in logs.items():
-        said = (read_message(where, line, skipped) for where, line in lines)
-        yield Dialogue(name, tuple(message for message in said if message), split=split)
+def messages(files: Files, log: Log) -> tuple[Utterance, ...]:
+    """The messages among lines of a log; the others are counted."""
+    files.skipped.update(line for line in log if isinstance(line, str))
+    return tuple(line for line in log if isinstance(line, Utterance))
 
 
-def read_conversations(
-    clusters: Iterable[tuple[str, str]], logs: dict[str, Log], split: str, skipped: Skipped
-) -> Iterator[Dialogue]:
+def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Records:
     """The gold conversations: rows ``LOG:line line ...`` name the lines (from 0) that belong together."""
     annotated = 0
-    for where, line in clusters:
-        with row(where):
-            name, _, numbers = line.partition(":")
-            if name not in logs:
-                raise ValueError(f"there is no log {name!r}")
-            members = [logs[name][int(number)] for number in numbers.split()]
-        annotated += len(members)
-        said = [read_message(*member, skipped) for member in members]
-        messages = tuple(message for message in said if message)
-        if messages:
-            yield Dialogue(f"{name}:{numbers.split()[0]}", messages, split=split)
+    for row in files.lines(name, data):
+        log, _, numbers = row.partition(":")
+        if log not in logs:
+            raise ValueError(f"there is no log {log!r}")
+        lines = [logs[log][int(number)] for number in numbers.split()]
+        annotated += len(lines)
+        if said := messages(files, lines):
+            yield Dialogue(f"{log}:{numbers.split()[0]}", said, split=split)
         else:
-            skipped.add("conversation without a message", where)
-    skipped.add("line without annotation", split, sum(map(len, logs.values())) - annotated)
+            files.skipped["conversation without a message"] += 1
+    files.skipped["line without annotation"] += sum(map(len, logs.values())) - annotated
 
 
 def merge_turns(dialogue: Dialogue) -> Dialogue:
     """Join consecutive messages of one speaker by a space: an utterance is everything said in one turn."""
-    turns = [(speaker, list(said)) for speaker, said in groupby(dialogue.utterances, key=lambda item: item.speaker)]
-    merged = tuple(Utterance(speaker, " ".join(item.text for item in said)) for speaker, said in turns)
-    return replace(dialogue, utterances=merged)
+    turns = []
+    for speaker, said in groupby(dialogue.utterances, key=lambda item: item.speaker):
+        turns.append(Utterance(speaker, " ".join(item.text for item in said)))
+    return replace(dialogue, utterances=tuple(turns))
 
 
 def strip_addressees(dialogue: Dialogue) -> Dialogue:
     """Take away the ``nickname:`` that opens a message; it would give the right response away by name alone."""
     names = sorted({re.escape(item.speaker) for item in dialogue.utterances}, key=len, reverse=True)
-    opening = re.compile(rf"(?:{'|'.join(names)})\s*[:,]\s*", re.IGNORECASE)
-    texts = [
-        opening.sub("", item.text, count=1) if opening.match(item.text) else item.text for item in dialogue.utterances
-    ]
-    kept = tuple(replace(item, text=text) for item, text in zip(dialogue.utterances, texts) if text)
-    return replace(dialogue, utterances=kept)
+    opening = re.compile(rf"\A(?:{'|'.join(names)})\s*[:,]\s*", re.IGNORECASE)
+    stripped = [replace(item, text=opening.sub("", item.text)) for item in dialogue.utterances]
+    return replace(dialogue, utterances=tuple(item for item in stripped if item.text))
 
 
 def build_selection(
@@ -138,7 +119,7 @@ def build_selection(
     generator: np.random.Generator,
     min_context: int = 2,
     max_context: int = 20,
-) -> Iterator[SelectionGroup]:
+) -> Records:
     """Response selection from conversations of one split: every turn after the first ``min_context`` is a response.
 
     Messages are merged into turns and lose the nickname they address. The true response is listed first, followed by
@@ -148,18 +129,17 @@ def build_selection(
     dialogues = [merge_turns(strip_addressees(dialogue)) for dialogue in conversations]
     if len(splits := {dialogue.split for dialogue in dialogues}) > 1:
         raise DataError(f"selection groups must not mix splits, but these are from {', '.join(sorted(splits))}")
-    places = [
-        (number, place)
-        for number, dialogue in enumerate(dialogues)
-        for place in range(min_context, len(dialogue.utterances))
-    ]
-    pool = [(number, dialogues[number].utterances[place].text) for number, place in places]
-    for (number, place), (_, response) in zip(places, pool):
-        dialogue = dialogues[number]
-        negatives = draw_negatives(pool, number, response, n_candidates - 1, generator)
-        context = tuple(item.text for item in dialogue.utterances[max(0, place - max_context) : place])
-        labels = (1, *[0] * len(negatives))
-        yield SelectionGroup(f"{dialogue.id}#{place}", context, (response, *negatives), labels, dialogue.split)
+    pool: list[tuple[int, str]] = []
+    for number, dialogue in enumerate(dialogues):
+        pool += [(number, item.text) for item in dialogue.utterances[min_context:]]
+    for number, dialogue in enumerate(dialogues):
+        texts = [item.text for item in dialogue.utterances]
+        for place in range(min_context, len(texts)):
+            negatives = draw_negatives(pool, number, texts[place], n_candidates - 1, generator)
+            context = tuple(texts[max(0, place - max_context) : place])
+            labels = (1, *[0] * len(negatives))
+            name = f"{dialogue.id}#{place}"
+            yield SelectionGroup(name, context, (texts[place], *negatives), labels, dialogue.split)
 
 
 def draw_negatives(

@@ -3,168 +3,143 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from posixpath import basename
+from typing import Any
 
-from dialnb.data.readers import Skipped, json_lines, load_json, reader, row, text_lines
-from dialnb.data.readers.files import SPLITS, find_files, table_rows
+from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
 
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
-
 CAPTIONS = ("images", "track5.en-en")
-INFERENCE = {
-    "e": "entailment",
-    "n": "neutral",
-    "c": "contradiction",
-    "positive": "entailment",
-    "negative": "contradiction",
-    "entailment": "entailment",
-    "neutral": "neutral",
-    "contradiction": "contradiction",
-}
+INFERENCE = {name: name for name in ("entailment", "neutral", "contradiction")}
+INFERENCE |= {name[0]: name for name in INFERENCE} | {"positive": "entailment", "negative": "contradiction"}
+SICK = {"train": "train", "trial": "dev", "test_annotated": "test"}
 
 
 @reader("STS-B", variants=("all", "captions"))
-def read_stsb(store: Store, skipped: Skipped, variant: str = "all") -> Iterator[ScoredPair]:
+def read_stsb(files: Files, variant: str) -> Records:
     """``genre, file, year, id, score (0 to 5), sentence, sentence`` and sometimes the sentences' sources, unquoted.
 
     "captions" are the two files of image captions that its LICENSE.txt puts under CC-BY-SA and that carry no terms of
     their own beyond that: images, and the part of SNLI ("track5.en-en")."""
-    for split in ("train", "dev", "test"):
-        key = f"data/stsbenchmark/sts-{split}.csv"
-        for where, line in text_lines(store.path("STS-B", key), key):
-            with row(where):
-                _, file, _, _, score, first, second, *_ = line.split("\t")
-                value = _score(score, 0)
+    for split in TRAIN_DEV_TEST:
+        for line in files.lines(f"data/stsbenchmark/sts-{split}.csv"):
+            _, file, _, _, score, first, second, *_ = line.split("\t")
             if variant == "all" or file in CAPTIONS:
-                yield ScoredPair(first, second, value, split)
+                yield ScoredPair(first, second, scored(score, 0), split)
 
 
-def inference_items(
-    rows: Iterable[tuple[str, Mapping[str, Any]]],
-    skipped: Skipped,
-    split: str,
-    fields: tuple[str, str, str, str] = ("pairID", "sentence1", "sentence2", "gold_label"),
-    prefix: str = "",
-) -> Iterator[InferenceItem]:
-    """(premise, hypothesis) with one of three labels from rows whose ``fields`` are id, premise, hypothesis, label."""
-    identifier, premise, hypothesis, label = fields
-    for where, item in rows:
-        with row(where):
-            if item[label] == "-":
-                skipped.add("annotators did not agree on a label", where)
-                continue
-            if item[label] not in INFERENCE:
-                raise ValueError(f"label {item[label]!r}, expected one of {', '.join(INFERENCE)}")
-            made = InferenceItem(
-                f"{prefix}{item[identifier]}", (item[premise], item[hypothesis]), INFERENCE[item[label]], split
-            )
-        yield made
-
-
-@reader("ANLI", variants=("copies", "official"))
-def read_anli(store: Store, skipped: Skipped, variant: str = "copies") -> Iterator[InferenceItem]:
-    """Adversarial NLI, rounds 1 to 3; the round opens the id. The copies are the dev sets only."""
-    names = ("train.jsonl", "dev.jsonl", "test.jsonl")
-    for name, data in find_files(store, "ANLI", *names, official=variant == "official"):
-        round_, file = name.split("/")[-2:]
-        split, fields = SPLITS[file.removesuffix(".jsonl")], ("uid", "context", "hypothesis", "label")
-        yield from inference_items(json_lines(data, name), skipped, split, fields, f"{round_}/")
-
-
-@reader("SNLI", variants=("copies", "official"))
-def read_snli(store: Store, skipped: Skipped, variant: str = "copies") -> Iterator[InferenceItem]:
-    """Captions and what follows from them; pairs without a gold label are left out. The copies are parts of the dev and
-    test files; the official archive has all three."""
-    for split in ("train", "dev", "test"):
-        file = f"snli_1.0_{split}.jsonl"
-        if variant == "official":
-            found = store.members("SNLI", "snli_1.0.zip", f"*{file}").items()
-        else:
-            found = find_files(store, "SNLI", file) if split != "train" else ()
-        for name, data in found:
-            yield from inference_items(json_lines(data, name), skipped, split)
-
-
-SICK_FILES = {"SICK_train.txt": "train", "SICK_trial.txt": "dev", "SICK_test_annotated.txt": "test"}
-
-
-@reader("SICK", variants=("inference", "relatedness"))
-def read_sick(store: Store, skipped: Skipped, variant: str = "inference") -> Iterator[InferenceItem | ScoredPair]:
-    """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
-    columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment", "relatedness_score")
-    for file, split in SICK_FILES.items():
-        for name, data in find_files(store, "SICK", file):
-            rows = table_rows(data, name, columns, "\t")
-            if variant == "inference":
-                rows = ((where, item | {"label": item["entailment_judgment"].lower()}) for where, item in rows)
-                yield from inference_items(rows, skipped, split, (*columns[:3], "label"))
-                continue
-            for where, item in rows:
-                with row(where):
-                    score = _score(item["relatedness_score"], 1)
-                yield ScoredPair(item["sentence_A"], item["sentence_B"], score, split)
-
-
-@reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
-def read_sts(store: Store, skipped: Skipped, variant: str = "all") -> Iterator[ScoredPair]:
-    """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
-    without a score are left out."""
-    for name, data in find_files(store, "STS12-16", "*.train.tsv", "*.test.tsv"):
-        year, file = name.split("/")[-2:]
-        for where, line in text_lines(data, name) if variant in ("all", year) else ():
-            with row(where):
-                score, first, second = line.split("\t")
-                if not score:
-                    skipped.add("no score", where)
-                    continue
-                made = ScoredPair(first.strip(), second.strip(), _score(score, 0), file.split(".")[-2])
-            yield made
-
-
-def _score(text: str, least: int) -> float:
+def scored(text: str, least: int) -> float:
+    """A score from ``least`` to 5."""
     if not least <= float(text) <= 5:
         raise ValueError(f"score {text}, expected {least} to 5")
     return float(text)
 
 
+def inference_items(
+    files: Files,
+    rows: Iterable[Mapping[str, Any]],
+    split: str,
+    fields: tuple[str, ...] = ("pairID", "sentence1", "sentence2", "gold_label"),
+    prefix: str = "",
+) -> Records:
+    """(premise, hypothesis) with one of three labels from rows whose ``fields`` are id, premise, hypothesis, label."""
+    for row in rows:
+        identifier, premise, hypothesis, label = (row[field] for field in fields)
+        if label == "-":
+            files.skipped["annotators did not agree on a label"] += 1
+            continue
+        if label.lower() not in INFERENCE:
+            raise ValueError(f"label {label!r}, expected one of {', '.join(INFERENCE)}")
+        yield InferenceItem(f"{prefix}{identifier}", (premise, hypothesis), INFERENCE[label.lower()], split)
+
+
+@reader("ANLI", variants=("copies", "official"))
+def read_anli(files: Files, variant: str) -> Records:
+    """Adversarial NLI, rounds 1 to 3; the round opens the id. The copies are the dev sets only."""
+    fields = ("uid", "context", "hypothesis", "label")
+    for name, data in files.find("train.jsonl", "dev.jsonl", "test.jsonl", official=variant == "official"):
+        round_, file = name.split("/")[-2:]
+        split = SPLITS[file.removesuffix(".jsonl")]
+        yield from inference_items(files, files.json_lines(name, data), split, fields, f"{round_}/")
+
+
+@reader("SNLI", variants=("copies", "official"))
+def read_snli(files: Files, variant: str) -> Records:
+    """Captions and what follows from them; pairs without a gold label are left out. The copies are parts of the dev and
+    test files; the official archive has all three."""
+    for split in TRAIN_DEV_TEST:
+        file = f"snli_1.0_{split}.jsonl"
+        if variant == "official":
+            found = files.matching(f"*{file}", "snli_1.0.zip")
+        else:
+            found = files.find(file) if split != "train" else ()
+        for name, data in found:
+            yield from inference_items(files, files.json_lines(name, data), split)
+
+
+@reader("SICK", variants=("inference", "relatedness"))
+def read_sick(files: Files, variant: str) -> Records:
+    """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
+    columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
+    for part, split in SICK.items():
+        for name, data in files.find(f"SICK_{part}.txt"):
+            rows = files.table(name, data, (*columns, "relatedness_score"), "\t")
+            if variant == "inference":
+                yield from inference_items(files, rows, split, columns)
+                continue
+            for row in rows:
+                yield ScoredPair(row["sentence_A"], row["sentence_B"], scored(row["relatedness_score"], 1), split)
+
+
+@reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
+def read_sts(files: Files, variant: str) -> Records:
+    """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
+    without a score are left out."""
+    for name, data in files.find("*.train.tsv", "*.test.tsv"):
+        year, file = name.split("/")[-2:]
+        for line in files.lines(name, data) if variant in ("all", year) else ():
+            score, first, second = line.split("\t")
+            if score:
+                yield ScoredPair(first.strip(), second.strip(), scored(score, 0), file.split(".")[-2])
+            else:
+                files.skipped["no score"] += 1
+
+
 @reader("MNLI")
-def read_mnli(store: Store, skipped: Skipped) -> Iterator[InferenceItem]:
+def read_mnli(files: Files) -> Records:
     """Ten genres; the splits are "train", "dev" (matched genres) and "dev-mismatched"."""
-    for split, file in (("train", "train"), ("dev", "dev_matched"), ("dev-mismatched", "dev_mismatched")):
-        for name, data in find_files(store, "MNLI", f"multinli_1.0_{file}.jsonl", official=True):
-            yield from inference_items(json_lines(data, name), skipped, split)
+    for split, part in (("train", "train"), ("dev", "dev_matched"), ("dev-mismatched", "dev_mismatched")):
+        for name, data in files.find(f"multinli_1.0_{part}.jsonl", official=True):
+            yield from inference_items(files, files.json_lines(name, data), split)
 
 
 @reader("Dialogue-NLI")
-def read_dialogue_nli(store: Store, skipped: Skipped) -> Iterator[InferenceItem]:
+def read_dialogue_nli(files: Files) -> Records:
     """Persona sentences and utterances. The files are called .jsonl, but each is one JSON list."""
-    for split in ("train", "dev", "test"):
-        for name, data in find_files(store, "Dialogue-NLI", f"dialogue_nli_{split}.jsonl", official=True):
-            rows = ((f"{name} item {number}", item) for number, item in enumerate(load_json(data, name)))
-            yield from inference_items(rows, skipped, split, ("id", "sentence1", "sentence2", "label"))
+    fields = ("id", "sentence1", "sentence2", "label")
+    for split in TRAIN_DEV_TEST:
+        for name, data in files.find(f"dialogue_nli_{split}.jsonl", official=True):
+            yield from inference_items(files, files.items(name, data, "item"), split, fields)
 
 
 @reader("AmazonQA", variants=("copies", "official"))
-def read_amazonqa(store: Store, skipped: Skipped, variant: str = "copies") -> Iterator[QuestionAnswer]:
+def read_amazonqa(files: Files, variant: str) -> Records:
     """Questions about products: two categories (copies), or all of them (official)."""
-    for name, data in find_files(store, "AmazonQA", "qa_*.json.gz", official=variant == "official"):
-        yield from question_answers(data, name, skipped)
+    for name, data in files.find("qa_*.json.gz", official=variant == "official"):
+        yield from question_answers(files, name, data)
 
 
-def question_answers(data: bytes, name: str, skipped: Skipped) -> Iterator[QuestionAnswer]:
+def question_answers(files: Files, name: str, data: bytes) -> Records:
     """The rows of ``qa_CATEGORY.json.gz``: not JSON, but a Python literal per line."""
-    category = name.rpartition("/")[2].removeprefix("qa_").partition(".")[0].replace("_", " ")
-    for where, line in text_lines(data, name):
-        with row(where):
-            try:
-                item = ast.literal_eval(line)
-            except SyntaxError as error:
-                raise ValueError(f"not a Python literal: {error.msg}") from None
-            question, answer = item["question"].strip(), item["answer"].strip()
+    category = basename(name).removeprefix("qa_").partition(".")[0].replace("_", " ")
+    for line in files.lines(name, data):
+        try:
+            item = ast.literal_eval(line)
+        except SyntaxError as error:
+            raise ValueError(f"not a Python literal: {error.msg}") from None
+        question, answer = item["question"].strip(), item["answer"].strip()
         if question and answer:
             yield QuestionAnswer(question, answer, category)
         else:
-            skipped.add("empty question or answer", where)
+            files.skipped["empty question or answer"] += 1

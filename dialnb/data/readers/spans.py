@@ -37,6 +37,13 @@ def tagged(tokens: Sequence[str], tags: Sequence[str]) -> Annotated:
     return text, tuple(Slot(name, text[start:end], start, end) for name, start, end in spans)
 
 
+def token_slot(name: str, tokens: Sequence[str], first: int, stop: int) -> Slot:
+    """The slot that the tokens from ``first`` to before ``stop`` fill, in a text that joins tokens by single spaces."""
+    start = sum(len(token) + 1 for token in tokens[:first])
+    value = " ".join(tokens[first:stop])
+    return Slot(name, value, start, start + len(value))
+
+
 def plain_to_bio(tags: Iterable[str]) -> list[str]:
     """Neighbouring equal names are one slot: ``O city city`` becomes ``O B-city I-city``."""
     bio, previous = [], "O"

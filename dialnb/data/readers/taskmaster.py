@@ -10,122 +10,108 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
-from dialnb.data.readers import Skipped, load_json, reader, row, text_lines
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import Dialogue, Slot, Utterance
-from dialnb.data.store import Store
-from dialnb.errors import DataError
 
-SPEAKERS = {"user": "user", "assistant": "system"}
+SPEAKERS = {"user": "user", "assistant": "system", "*": "user", "-": "system", "U": "user", "A": "system"}
 TM2_DOMAINS = ("flights", "food-ordering", "hotels", "movies", "music", "restaurant-search", "sports")
 DELEXICALISED = re.compile(r"(?<!\w)_([a-z]+(?:[._][a-z]+)*)_")
 MARKER = re.compile(r"[<\[]([A-Z]+)[>\]]")
-VARIANTS = ("tm1-delexicalised", "tm3-shard", "tm4", "tm1")
 
 
-@reader("Taskmaster", variants=VARIANTS)
-def read_taskmaster(store: Store, skipped: Skipped, variant: str = "tm1-delexicalised") -> Iterator[Dialogue]:
+@reader("Taskmaster", variants=("tm1-delexicalised", "tm3-shard", "tm4", "tm1"))
+def read_taskmaster(files: Files, variant: str) -> Records:
     """One release, or the public part of one; see the head of this module."""
     if variant == "tm1-delexicalised":
         for collection in ("self-dialogs", "woz-dialogs"):
             for split in ("train", "test"):
-                yield from _delexicalised(store, f"taskmaster-1/{collection}-{split}.md", split)
+                yield from _delexicalised(files, f"taskmaster-1/{collection}-{split}.md", split)
     elif variant == "tm3-shard":
-        yield from _shard(store, "TM-3-2020/splits/train/train-bc.tsv", skipped)
+        yield from _shard(files, "TM-3-2020/splits/train/train-bc.tsv")
     elif variant == "tm4":
-        for key in sorted(store.paths("Taskmaster", "TM-4-2024/data/data_*.json")):
-            yield from _original(store, "Taskmaster", key, skipped)
+        for key, data in files.matching("TM-4-2024/data/data_*.json"):
+            yield from _original(files, key, data, {})
     else:
-        splits = _tm1_splits(store)
+        splits = _tm1_splits(files)
         for key in ("TM-1-2019/self-dialogs.json", "TM-1-2019/woz-dialogs.json"):
-            yield from _original(store, "Taskmaster", key, skipped, splits)
+            yield from _original(files, key, None, splits)
 
 
 @reader("Taskmaster-2")
-def read_taskmaster2(store: Store, skipped: Skipped) -> Iterator[Dialogue]:
+def read_taskmaster2(files: Files) -> Records:
     """17,289 spoken dialogues in seven domains, published without splits."""
     for domain in TM2_DOMAINS:
-        yield from _original(store, "Taskmaster-2", f"TM-2-2020/data/{domain}.json", skipped, domain=domain)
+        yield from _original(files, f"TM-2-2020/data/{domain}.json", None, {}, domain)
 
 
-def _original(
-    store: Store, source: str, key: str, skipped: Skipped, splits: dict[str, str] | None = None, domain: str = ""
-) -> Iterator[Dialogue]:
+def _original(files: Files, key: str, data: bytes | None, splits: dict[str, str], domain: str = "") -> Records:
     """The JSON form shared by all releases: utterances with annotated segments.
 
     The domain is the file's, the ``vertical``, or the first part of TM-1's instruction ("restaurant-table-2").
     """
-    for number, item in enumerate(load_json(store.path(source, key), key)):
-        where = f"{key} dialogue {number}"
-        with row(where):
-            name = item["conversation_id"]
-            own = domain or item.get("vertical") or re.sub(r"-\d+$", "", item["instruction_id"])
-            utterances = tuple(_utterance(turn) for turn in item["utterances"])
+    for item in files.items(key, data):
+        name = item["conversation_id"]
+        topic = domain or item.get("vertical") or re.sub(r"-\d+$", "", item["instruction_id"])
+        utterances = tuple(map(_utterance, item["utterances"]))
         if utterances:
-            yield Dialogue(name, utterances, (own.lower(),), (splits or {}).get(name, "train"))
+            yield Dialogue(name, utterances, (topic.lower(),), splits.get(name, "train"))
         else:
-            skipped.add("dialogue without utterances", where)
+            files.skipped["dialogue without utterances"] += 1
 
 
-def _utterance(turn: dict[str, Any]) -> Utterance:
+def _utterance(turn: Any) -> Utterance:
     slots = []
     for segment in turn.get("segments") or ():
         start, end = int(segment["start_index"]), int(segment["end_index"])
-        names = dict.fromkeys(annotation["name"] for annotation in segment["annotations"])
-        slots += [Slot(name, turn["text"][start:end], start, end) for name in names]
+        for name in dict.fromkeys(annotation["name"] for annotation in segment["annotations"]):
+            slots.append(Slot(name, turn["text"][start:end], start, end))
     return Utterance(SPEAKERS[turn["speaker"].lower()], turn["text"], slots=tuple(slots))
 
 
-def _tm1_splits(store: Store) -> dict[str, str]:
+def _tm1_splits(files: Files) -> dict[str, str]:
     """Conversation id -> split; only the self-dialogues were split, the rest counts as training data."""
     splits: dict[str, str] = {}
-    for split in ("train", "dev", "test"):
-        key = f"TM-1-2019/train-dev-test/{split}.csv"
-        lines = text_lines(store.path("Taskmaster", key), key)
-        splits |= {line.strip().rstrip(","): split for _, line in lines if line.strip()}
+    for split in TRAIN_DEV_TEST:
+        for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
+            splits[line.strip().rstrip(",")] = split
     return splits
 
 
-def _delexicalised(store: Store, key: str, split: str) -> Iterator[Dialogue]:
+def _delexicalised(files: Files, key: str, split: str) -> Records:
     """``## id``, then ``* user`` and ``- assistant`` lines; a placeholder such as _time.start_ is kept as a slot."""
     name, utterances = "", []
-    for where, line in text_lines(store.path("Taskmaster", key), key):
+    for line in chain(files.lines(key), [""]):
         head, _, text = line.strip().partition(" ")
+        text = text.strip()
         if head == "##":
-            name, utterances = text.strip(), []
+            name, utterances = text, []
         elif head in ("*", "-") and name:
-            text = text.strip()
-            slots = tuple(Slot(m[1], m[0], m.start(), m.end()) for m in DELEXICALISED.finditer(text))
-            utterances.append(Utterance("user" if head == "*" else "system", text, slots=slots))
+            slots = tuple(Slot(found[1], found[0], *found.span()) for found in DELEXICALISED.finditer(text))
+            utterances.append(Utterance(SPEAKERS[head], text, slots=slots))
         elif head:
-            raise DataError(f"malformed row at {where}: expected '## id', '* user text' or '- assistant text'")
+            raise ValueError("expected '## id', '* user text' or '- assistant text'")
         elif name:
             yield Dialogue(name, tuple(utterances), (), split)
             name = ""
-    if name:
-        yield Dialogue(name, tuple(utterances), (), split)
 
 
-def _shard(store: Store, key: str, skipped: Skipped) -> Iterator[Dialogue]:
+def _shard(files: Files, key: str) -> Records:
     """Rows of (input, target, conversation): the input is the latest events, "<C>", then the dialogue before them.
 
     Of several rows of one conversation the longest is kept; calls of the ticket service between the turns are not text.
     """
-    longest: dict[str, tuple[Utterance, ...]] = {}
-    lines = [line for _, line in text_lines(store.path("Taskmaster", key), key)]
-    for number, cells in enumerate(csv.reader(lines, delimiter="\t"), start=1):
-        where = f"{key} row {number}"
-        with row(where):
-            recent, target, name = cells
-            recent, _, before = recent.partition("<C>")
-            parts = MARKER.split(before + recent + target)[1:]
-            turns = [(mark, text.strip()) for mark, text in zip(parts[::2], parts[1::2], strict=True)]
-            spoken = tuple(Utterance({"U": "user", "A": "system"}[m], text) for m, text in turns if m in "UA")
+    longest: dict[str, list[Utterance]] = {}
+    for recent, target, name in csv.reader(files.lines(key), delimiter="\t"):
+        recent, _, before = recent.partition("<C>")
+        parts = MARKER.split(before + recent + target)[1:]
+        turns = zip(parts[::2], parts[1::2], strict=True)
+        spoken = [Utterance(SPEAKERS[mark], text.strip()) for mark, text in turns if mark in "UA"]
         if name in longest:
-            skipped.add("shorter part of a dialogue that another row continues", where)
+            files.skipped["shorter part of a dialogue that another row continues"] += 1
         if len(spoken) > len(longest.get(name, ())):
             longest[name] = spoken
     for name, utterances in longest.items():
-        yield Dialogue(name, utterances, ("movies",))
+        yield Dialogue(name, tuple(utterances), ("movies",))

@@ -1,1 +1,0 @@
-"""Measurements that are printed, not asserted: run with `python -m dialnb.benchmarks.NAME`."""

@@ -1,0 +1,183 @@
+"""What claims are judged on: results, scores of single items, and the floors that a trained model must be above."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, nan
+
+import numpy as np
+import pandas as pd
+
+from dialnb.claims.definitions import Claim
+from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
+from dialnb.claims.papers import FLOORS, Fields, compare_table, load_cells, matches, select
+from dialnb.claims.rows import prepared
+from dialnb.evaluation.intervals import crossed_interval
+
+
+class Unjudged(Lacking):
+    """Rows are there, but they cannot carry a verdict; `qualifier` says why in a word or two."""
+
+    def __init__(self, qualifier: str, numbers: str) -> None:
+        super().__init__(f"{qualifier} ({numbers})")
+        self.qualifier = qualifier
+        self.numbers = numbers
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The strongest floor of a side's test sets with its score, whether the side is above every one of them, the two
+    numbers where it is least so, and how far it is above them on average; passed where no floor was scored."""
+
+    strongest: str = ""
+    passed: bool = True
+    numbers: str = ""
+    room: float = inf
+
+
+@dataclass
+class Case:
+    """What is known of a run: results, scores of single items, and how they were made.
+
+    `training` holds the share of the printed training by model, `faults` rows that a known fault has spoiled
+    ({rows: selectors, fault: word, reason: sentence}, and `claims` where it spoils only these).
+    """
+
+    results: pd.DataFrame
+    slug: str = ""
+    items: pd.DataFrame | None = None
+    training: Mapping[str, float] = field(default_factory=dict)
+    faults: tuple[Fields, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.floors: dict[str, Floor] = {}  # claims ask for the same again and again
+        self.tables: dict[str, pd.DataFrame] = {}
+        self.results = prepared(self.results)
+        if self.items is not None:
+            self.items = prepared(self.items)
+
+    @cached_property
+    def cells(self) -> Fields:
+        """The paper's cells.yaml."""
+        return load_cells(self.slug) if self.slug else {}
+
+    def compared(self, table: str) -> pd.DataFrame:
+        """The cells of a printed table with ours."""
+        if table not in self.tables:
+            self.tables[table] = compare_table(self.slug, table, self.results).rows
+        return self.tables[table]
+
+    def trained(self, rows: pd.DataFrame) -> bool:
+        """Did any of these rows come from a model that was trained here?"""
+        trained = np.ones(len(rows), bool)
+        for where in self.cells.get("untrained", ()):
+            trained &= ~matches(rows, where)
+        return bool(trained.any())
+
+    def unit(self, rows: pd.DataFrame, claim: Claim) -> str:
+        """What the interval of a claim counts within one training."""
+        if claim.paired_over == "datasets":
+            return "datasets" if "dataset" in claim.by else "tasks"
+        if claim.paired_over == "items" and self.items is not None:
+            grouped = "group" in self.items and self.items["group"].notna().any()
+            return "conversations" if grouped else "test items"
+        units = self.cells.get("units", {})
+        table = rows["table"].iloc[0] if "table" in rows else ""
+        return units.get(table, units.get("default", "seeds"))
+
+    def share(self, models: Iterable[str]) -> float | None:
+        """The least share of the printed training among models, as far as it is known."""
+        shares = []
+        for model in models:
+            variants = (f"{model} on ", f"{model}, ")
+            shares += [share for name, share in self.training.items() if name == model or name.startswith(variants)]
+        return min(shares, default=None)
+
+    def refuse_faults(self, rows: pd.DataFrame, claim: Claim) -> None:
+        """Refuse rows that a known fault has spoiled for this claim."""
+        for fault in self.faults:
+            if claim.id in fault.get("claims", [claim.id]) and len(select(rows, fault["rows"])):
+                raise Unjudged(fault["fault"], fault["reason"])
+
+    def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
+        """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
+        where = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in where.items()}
+        key = json.dumps([where, by], sort_keys=True)
+        if key not in self.floors:
+            model = side.get("model", where.get("model"))
+            self.floors[key] = self._floor(where, {"model": model} if model else {}, by)
+        return self.floors[key]
+
+    def _floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
+        for source in (self.items, self.results):
+            if source is None:
+                continue
+            known = {name: value for name, value in where.items() if name in source}
+            rows = select(source, known)
+            floors = floor_rows(source, known)
+            if len(rows) and len(floors):
+                return above_floor(select(rows, side), floors, side, by)
+        return Floor()
+
+
+def training_shares(times: pd.DataFrame | None) -> dict[str, float]:
+    """The share of the printed training that each model had, from a run's table of training times."""
+    if times is None or "printed steps" not in times:
+        return {}
+    known = times.dropna(subset=["steps", "printed steps"])
+    return dict(zip(known["model"], known["steps"] / known["printed steps"]))
+
+
+def floor_rows(results: pd.DataFrame, where: Fields) -> pd.DataFrame:
+    """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on."""
+    if "model" not in results:
+        return results.iloc[:0]
+    asked = {name: wanted for name, wanted in where.items() if name in results and name not in ("model", "table")}
+    found = select(results, {"model": FLOORS})
+    for name, wanted in asked.items():
+        many = wanted if isinstance(wanted, list) else [wanted]
+        found = select(found, {name: [*many, None]})
+    here = select(found, {"table": where["table"]}) if "table" in where and "table" in found else found
+    return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
+
+
+def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Fields, by: Sequence[str]) -> Floor:
+    """Hold the rows of a side against every floor, test set by test set."""
+    rows, floors = rows.assign(everything=""), floors.assign(everything="")
+    strongest = (-inf, "")
+    worst = (inf, "")
+    rooms = []
+    for name in floors["model"].unique():
+        floor = floors[floors["model"] == name]
+        keys = ["everything", *(key for key in by if key in rows and (floor[key] != "").any())]
+        places = [*keys, *REPEATED]
+        known = rows[[*places, *MEASURED]]
+        known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
+        lines = np.array(_lines(known, floor, keys))
+        paired = np.array(_lines(known, floor, [*keys, "unit"]))
+        known = known.assign(floor=lines, paired=paired)[~np.isnan(lines)]
+        known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
+        test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
+        for _, part in known.groupby(test_sets):
+            score = float(part["value"].mean())
+            line = float(part["floor"].mean())
+            gaps = part[places].assign(value=part["gap"], variance=part["variance"], cluster=part["cluster"])
+            low = crossed_interval(strata(gaps)).low
+            strongest = max(strongest, (line, f"{name} {_number(line)}"))
+            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
+            rooms.append(score - line)
+    return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
+
+
+def _lines(rows: pd.DataFrame, floor: pd.DataFrame, keys: list[str]) -> list[float]:
+    """What a floor has on average where each row was measured, NaN where it was not."""
+    means = floor.groupby(keys, as_index=False)["value"].mean()
+    line_of = {tuple(place): line for *place, line in means.itertuples(index=False)}
+    return [line_of.get(place, nan) for place in zip(*(rows[key] for key in keys))]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1.5 else f"{value:.1f}"

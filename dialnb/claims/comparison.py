@@ -1,0 +1,259 @@
+"""Our results next to a printed table: which tidy rows answer which cell, what differs, and why a cell is empty.
+
+`papers/<slug>/cells.yaml` says in data which rows belong to a cell. Absolute values are compared only where encoder
+and data are the paper's; any other cell is a substitute and says what stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import nan, sqrt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dialnb.claims.papers import Fields, Table, dataset_name, load_cells, load_paper, matches, select
+from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
+from dialnb.claims.rows import check_unambiguous, prepared
+from dialnb.evaluation.intervals import student_half
+
+DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")
+"""Row labels that describe a printed row but select no tidy rows by themselves."""
+
+OF_MODELS = ("model", "type", "source", "group", "backbone")
+"""Row labels that tell models apart; the others name the setting in which they are compared."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over replicates, the half-width of its 95 % interval, and what stands in for the paper's own means."""
+
+    value: float = nan
+    half: float = nan
+    seeds: int = 0
+    n: int = 0
+    by_replicate: Mapping[Any, float] = field(default_factory=dict)
+    stand_ins: tuple[str, ...] = ()
+
+
+class Comparer:
+    """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
+
+    def __init__(self, slug: str, table: Table, results: pd.DataFrame, not_run: Any) -> None:
+        results = prepared(results)
+        self.slug = slug
+        self.table = table
+        self.results = results
+        self.not_run = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
+        self.encoders = load_cells(slug).get("encoders", [])
+        self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
+        self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
+        self.chosen = {column: matches(self.rows, where) for column, where in self.spec.get("columns", {}).items()}
+
+    def compare(self) -> Comparison:
+        """All cells, of the printed rows first and then of the models that the paper does not have."""
+        rows = [(dict(row.labels), dict(zip(self.table.columns, row.values))) for row in self.table.rows]
+        rows += [(labels, {}) for labels in self._added()]
+        summaries = self._summaries()
+        cells = []
+        for number, (labels, values) in enumerate(rows):
+            estimates = self._estimates(labels)
+            for column, parts in summaries.items():
+                known = [means[labels["model"]] for means in parts if labels["model"] in means]
+                estimates[column] = _mean(known)
+            same = self._fill_averages(estimates, values)
+            for column, estimate in estimates.items():
+                printed = same.get(column, values.get(column))
+                comparable = isinstance(printed, int | float) and estimate.seeds
+                status, note = self._status(labels, column, estimate)
+                cells.append(
+                    {
+                        "paper": self.slug,
+                        "table": self.table.id,
+                        "row": number,
+                        **labels,
+                        "column": column,
+                        "published": values.get(column),
+                        "same": same.get(column, nan),
+                        "ours": estimate.value,
+                        "half": estimate.half,
+                        "seeds": estimate.seeds,
+                        "n": estimate.n,
+                        "difference": estimate.value - printed if comparable else nan,
+                        "status": status,
+                        "note": note,
+                    }
+                )
+        return Comparison(self.slug, self.table, pd.DataFrame(cells))
+
+    def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
+        """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
+        where = row_selectors(self.spec, labels)
+        of_model = matches(self.rows, {"model": where["model"]})
+        of_row = matches(self.rows, where)
+        estimates = dict.fromkeys(self.table.columns, Estimate())
+        for column in self.table.columns if of_model.any() else ():
+            found = self.rows[of_model & matches(self.rows, {"column": column})]
+            datasets = []
+            if found.empty and column in self.chosen:
+                found = self.rows[of_row & self.chosen[column]]
+                named = (where | self.spec["columns"][column]).get("dataset", [])
+                datasets = np.atleast_1d(named).tolist()
+                found = _first_dataset(found, datasets)
+            if len(found):
+                estimates[column] = estimate(found, tuple(self._stand_ins(found, datasets)))
+        return estimates
+
+    def _stand_ins(self, rows: pd.DataFrame, datasets: list[str]) -> Iterator[str]:
+        """What replaces the paper's encoder and data; nothing where both are the paper's."""
+        substitutes = rows["substitute"].unique() if "substitute" in rows else []
+        yield from filter(None, [*substitutes, *rows["leak"].unique()])
+        if self.table.kind not in ("results", "in-text"):
+            return
+        encoders = [name for name in rows["encoder"].unique() if name] if "encoder" in rows else []
+        if not encoders:
+            yield "encoder not stated"
+        for name in encoders:
+            if name not in self.encoders:
+                yield f"encoder {name}"
+        for name in rows["dataset"].unique() if datasets else ():
+            if dataset_name(name) != dataset_name(datasets[0]):
+                yield f"{name} in place of {datasets[0]}"
+            elif name.startswith("bundled/"):
+                yield f"bundled part of {datasets[0]}"
+
+    def _fill_averages(self, estimates: dict[str, Estimate], values: Fields) -> dict[str, float]:
+        """Averages over the cells that ran; returns the paper's own over the same cells where some did not run."""
+        same = {}
+        for check in self.table.average_checks:
+            column = check["column"]
+            ran = [name for name in check["over"] if estimates[name].seeds]
+            if not ran or estimates[column].seeds:
+                continue
+            estimates[column] = _mean([estimates[name] for name in ran])
+            printed = [values.get(name) for name in ran]
+            if len(ran) < len(check["over"]) and None not in printed:
+                same[column] = float(np.mean(printed))
+        return same
+
+    def _summaries(self) -> dict[str, list[dict[str, Estimate]]]:
+        """For columns that summarise other tables: per named part of another, each model's mean over its cells."""
+        found = {}
+        for column, parts in self.spec.get("derived", {}).items():
+            for part in parts:
+                table = load_paper(self.slug).tables[part["table"]]
+                cells = Comparer(self.slug, table, self.results, self.not_run).compare().rows
+                cells = cells[cells.column.isin(part["columns"]) & (cells.seeds > 0)]
+                means = {model: _mean(list(map(_summand, of.itertuples()))) for model, of in cells.groupby("model")}
+                found.setdefault(column, []).append(means)
+        return found
+
+    def _added(self) -> list[dict[str, str]]:
+        """Rows of ours that the paper does not print: models beyond its own, under each of its settings."""
+        if self.rows.empty or "table" not in self.rows:
+            return []
+        printed: set[str] = set()
+        settings = []
+        for row in self.table.rows:
+            printed.update(np.atleast_1d(row_selectors(self.spec, row.labels)["model"]).tolist())
+            setting = {name: text for name, text in row.labels.items() if name not in OF_MODELS}
+            if setting not in settings and not self._constant(row.labels):
+                settings.append(setting)
+        models = select(self.rows, {"table": self.table.id})["model"].unique()
+        added = [setting | {"model": model} for setting in settings for model in models if model not in printed]
+        return [labels for labels in added if any(cell.seeds for cell in self._estimates(labels).values())]
+
+    def _constant(self, labels: Mapping[str, str]) -> str:
+        """The sentence of a row that is not measured by anyone who reads the paper."""
+        rules = [rule for rule in self.spec.get("rows", ()) if "constant" in rule and _meets(labels, rule)]
+        return rules[0]["constant"] if rules else ""
+
+    def _status(self, labels: Mapping[str, str], column: str, found: Estimate) -> tuple[str, str]:
+        """ran, substitute, constant or not run, and the sentence that goes with it."""
+        if found.seeds:
+            return (SUBSTITUTE, "; ".join(found.stand_ins)) if found.stand_ins else (RAN, "")
+        if constant := self._constant(labels):
+            return CONSTANT, constant
+        if column in self.spec.get("lacking", {}):
+            return NOT_RUN, self.spec["lacking"][column]
+        where = row_selectors(self.spec, labels)
+        wanted = (where | self.spec.get("columns", {}).get(column, {})).get("dataset")
+        named = {
+            "table": [self.table.id],
+            "model": [labels["model"], where["model"]],
+            "dataset": [labels["model"], *(wanted if isinstance(wanted, list) else [wanted])],
+            "column": [column],
+        }
+        cell = {**labels, "column": column}
+        rules = [rule for rule in self.spec.get("rows", ()) if _meets(cell, rule)]
+        general = [rule["lacking"] for rule in rules if "lacking" in rule]
+        for entry in self.not_run:
+            if all(entry.get(name) in (None, "", *texts) for name, texts in named.items()):
+                if entry.get("model") or entry.get("dataset") or entry.get("column"):
+                    return NOT_RUN, str(entry["reason"])
+                general.append(str(entry["reason"]))
+        return NOT_RUN, general[0] if general else "not part of this run"
+
+
+def row_selectors(spec: Fields, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
+    where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
+    for rule in spec.get("rows", ()):
+        if _meets(labels, rule):
+            for name, wanted in rule.get("where", {}).items():
+                where[name] = wanted.format(**labels) if isinstance(wanted, str) else wanted
+    return where
+
+
+def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
+    return rule["if"].items() <= labels.items()
+
+
+def _first_dataset(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Of rows on several datasets those on the first that ran: the paper's own data come before what stands in."""
+    for name in names if len(names) > 1 else ():
+        if len(found := select(rows, {"dataset": name})):
+            return found
+    return rows
+
+
+def estimate(rows: pd.DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
+    """Mean and 95 % interval of rows that repeat one measurement: Student's t over replicates, else over test items."""
+    replicates = zip(rows["training"], rows["unit"])
+    means = dict(sorted(zip(replicates, rows["value"])))
+    if len(means) < len(rows):  # several models, or rows that cannot be told apart
+        check_unambiguous(rows)
+        means = rows.groupby(["training", "unit"])["value"].mean().to_dict()
+    n = int(rows["n"].max()) if "n" in rows and rows["n"].notna().any() else 0
+    over_items = Estimate(sum(means.values()), 1.96 * sqrt(rows["variance"].mean()), 1, n, means, stand_ins)
+    return over_items if len(means) == 1 else _of_replicates(over_items)
+
+
+def _of_replicates(known: Estimate) -> Estimate:
+    """The estimate with mean and interval over its replicates."""
+    values = np.array(list(known.by_replicate.values()))
+    return replace(known, value=float(values.mean()), half=student_half(values), seeds=len(values))
+
+
+def _mean(parts: list[Estimate]) -> Estimate:
+    """The mean of several cells: per replicate where all share the same ones, else as of independent cells."""
+    if not parts:
+        return Estimate()
+    n = sum(part.n for part in parts)
+    replicates = set(parts[0].by_replicate)
+    stand_ins = tuple(dict.fromkeys(text for part in parts for text in part.stand_ins))
+    if len(replicates) > 1 and all(set(part.by_replicate) == replicates for part in parts):
+        means = {key: float(np.mean([part.by_replicate[key] for part in parts])) for key in replicates}
+        return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins))
+    value = float(np.mean([part.value for part in parts]))
+    half = float(np.sqrt(np.sum([part.half**2 for part in parts])) / len(parts))
+    return Estimate(value, half, min(part.seeds for part in parts), n, {}, stand_ins)
+
+
+def _summand(cell: Any) -> Estimate:
+    """A cell of another table as part of a summary; where its average lacks columns, the summary is a substitute."""
+    partial = "" if pd.isna(cell.same) else "averages over the columns that ran"
+    stand_ins = tuple(filter(None, (cell.note, partial)))
+    return Estimate(cell.ours, cell.half, cell.seeds, cell.n, stand_ins=stand_ins)

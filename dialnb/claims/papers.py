@@ -1,0 +1,266 @@
+"""What the five papers printed, as data: `papers/<slug>/paper.yaml` in, typed tables and tidy rows out.
+
+A published number is written down once, in the paper's YAML file; notebooks, claims and the report all read it here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dialnb.errors import DataError, UnknownName
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from dialnb.claims.comparison import Comparison
+
+SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
+"""The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
+
+OWN = ("matrix",)
+"""Studies of our own, which run, are judged and are reported like a paper; nothing of their tables was printed."""
+
+STUDIES = (*SLUGS, *OWN)
+
+FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
+"""Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
+
+Cell = float | int | str | None
+Fields = Mapping[str, Any]
+"""What a YAML file says under its names, or the columns and values that select tidy rows."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One printed row: what identifies it (`model`, `setting`, `backbone` ...) and one value per column."""
+
+    labels: Mapping[str, str]
+    values: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One printed table, or one of ours (kind "own"), which has no printed values and says itself how many decimals it
+    shows and whether the "highest" or "lowest" value is best. `average_checks` name the columns that are averages of
+    other columns.
+    """
+
+    id: str
+    caption: str
+    kind: str
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    average_checks: tuple[Fields, ...] = ()
+    notes: tuple[str, ...] = ()
+    decimals: int | None = None
+    best: str = ""
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the row labels, in the order of the file."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.labels))
+
+    @property
+    def digits(self) -> int:
+        """Decimal places the table is printed with: the most that any of its numbers shows, or what it says itself."""
+        if self.decimals is not None:
+            return self.decimals
+        shown = [Decimal(str(value)) for row in self.rows for value in row.values if isinstance(value, float)]
+        return max((-int(number.as_tuple().exponent) for number in shown), default=0)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper: its tables, its figures in words, and the places where it contradicts itself (`mismatches`)."""
+
+    slug: str
+    name: str
+    title: str
+    venue: str
+    tables: Mapping[str, Table]
+    figures: tuple[Mapping[str, str], ...]
+    mismatches: tuple[Fields, ...]
+
+    @property
+    def own(self) -> bool:
+        """Is it a study of ours, of which nothing was printed?"""
+        return self.slug in OWN
+
+
+PACKAGED = Path(__file__).resolve().parents[1] / "project"
+"""The copy of the project that a wheel carries. It is only read: runs are written to the working folder."""
+
+
+def project_root() -> Path:
+    """The folder that holds `papers/` and `notebooks/`: the one that DIALNB_PROJECT names, the working folder or one
+    above it, the checkout that the package stands in, or else the copy that an installed package carries."""
+    named = os.environ.get("DIALNB_PROJECT")
+    here = Path.cwd()
+    places = ([Path(named).expanduser().absolute()] if named else []) + [here, *here.parents, PACKAGED.parents[1]]
+    for folder in (*places, PACKAGED):
+        if (folder / "papers" / SLUGS[0] / "paper.yaml").is_file():
+            return folder
+    raise DataError(
+        f"expected the folder papers/ within the installed package ({PACKAGED}), found none there, beside the package "
+        f"or in {here}; install dialnb again"
+    )
+
+
+@cache
+def load_paper(slug: str) -> Paper:
+    """Read one paper's published tables.
+
+    >>> load_paper("dse").tables["T2"].columns[0]
+    'Clinc150'
+    """
+    if slug not in STUDIES:
+        raise UnknownName("paper", slug, STUDIES)
+    path = project_root() / "papers" / slug / "paper.yaml"
+    return parse_paper(yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
+
+
+def parse_paper(raw: Fields, where: str) -> Paper:
+    """Turn parsed YAML into a `Paper`; a missing field, a doubled id or a ragged row is an error that says where."""
+    try:
+        tables = [_parse_table(table, where) for table in raw["tables"]]
+        head = {field: str(raw[field]) for field in ("slug", "name", "title", "venue")}
+    except KeyError as missing:
+        raise DataError(f"{where}: expected the field {missing}, found none; add it") from None
+    by_id = {table.id: table for table in tables}
+    if len(by_id) < len(tables):
+        raise DataError(f"{where}: table ids must be unique, found {[table.id for table in tables]}")
+    return Paper(
+        **head,
+        tables=by_id,
+        figures=tuple(raw.get("figures", ())),
+        mismatches=tuple(raw.get("mismatches", ())),
+    )
+
+
+def published(slug: str, table: str) -> pd.DataFrame:
+    """The printed table as tidy rows: paper, table, the row labels, column, value, unit; absent cells are left out.
+
+    >>> frame = published("tadse", "T3")
+    >>> float(frame.query("model == 'TaDSE' and column == 'SNIPS'").value.item())
+    97.0
+    """
+    import pandas as pd
+
+    found = _find(slug, table)
+    rows = [
+        {"paper": slug, "table": found.id, **row.labels, "column": column, "value": value, "unit": found.unit}
+        for row in found.rows
+        for column, value in zip(found.columns, row.values, strict=True)
+        if value is not None
+    ]
+    names = ["paper", "table", *found.label_names, "column", "value", "unit"]
+    return pd.DataFrame(rows, columns=names).infer_objects()
+
+
+@cache
+def load_cells(slug: str) -> Fields:
+    """Which tidy rows answer which printed cell (`papers/<slug>/cells.yaml`), and the paper's own encoders."""
+    load_paper(slug)
+    path = project_root() / "papers" / slug / "cells.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:
+    """The tidy rows that match every column of `where`; a wanted value may be one value or a list of them.
+
+    Numbers match as numbers (a file may hold 1.0 for 1); datasets match without case and without the prefix that marks
+    bundled data; null matches absent values. A column that the rows do not have matches nothing.
+    """
+    return rows[matches(rows, where)]
+
+
+def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
+    """For every row whether `select` keeps it; columns that are categories are quick to ask."""
+    import numpy as np
+    import pandas as pd
+
+    kept = np.ones(len(rows), bool)
+    for column, wanted in where.items():
+        if column not in rows:
+            return np.zeros(len(rows), bool)
+        folded = dataset_name if column == "dataset" else str
+        many = wanted if isinstance(wanted, list | tuple) else [wanted]
+        named = {folded(one) if isinstance(one, str) else one for one in many}
+        values = rows[column]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            codes = values.cat.codes
+            values = values.cat.categories
+        else:
+            codes, values = pd.factorize(values, use_na_sentinel=False)
+        kept &= np.array([not named.isdisjoint(_readings(value, folded)) for value in values], bool)[codes]
+    return kept
+
+
+def _readings(value: Any, folded: Callable[[str], str]) -> list[Any]:
+    """What a value may be asked for as: its text, the number that it spells, or None where it is absent."""
+    if value is None or value != value:
+        return [None]
+    readings = [folded(value)] if isinstance(value, str) else []
+    try:
+        return [*readings, float(value)]
+    except ValueError:
+        return [*readings, None] if value == "" else readings
+
+
+def dataset_name(name: object) -> str:
+    """A dataset's name as it is compared: without case, and without the prefix of bundled data."""
+    return str(name).casefold().removeprefix("bundled/")
+
+
+def compare_table(
+    slug: str, table: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
+) -> Comparison:
+    """One printed table with our results beside it; shows itself in a notebook, and writes CSV, Markdown and LaTeX.
+
+    `results` are tidy rows with `model` and, where known, `table` and `encoder`; `not_run` holds what did not run as
+    {table, model, reason} (and `column` where only some cells are missing).
+
+    >>> import pandas as pd
+    >>> not_run = [{"table": "T3", "model": "BERT", "reason": "needs the hub"}]
+    >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
+    ['needs the hub', 'not part of this run']
+    """
+    from dialnb.claims.comparison import Comparer
+
+    return Comparer(slug, _find(slug, table), results, not_run).compare()
+
+
+def _parse_table(raw: Fields, where: str) -> Table:
+    columns = tuple(raw["columns"])
+    rows = []
+    for row in raw["rows"]:
+        labels = {name: str(value) for name, value in row.items() if name != "values"}
+        values = [None] * len(columns) if raw["kind"] == "own" else row["values"]
+        if len(values) != len(columns):
+            raise DataError(
+                f"{where}, table {raw['id']}, row {labels}: expected {len(columns)} values, one per column, "
+                f"found {len(values)}"
+            )
+        rows.append(Row(labels, tuple(values)))
+    checks = tuple(raw.get("average_checks", ()))
+    notes = tuple(raw.get("notes", ()))
+    head = raw["id"], raw["caption"], raw["kind"], raw["unit"]
+    best = "highest" if raw["kind"] == "results" else raw.get("best", "")
+    return Table(*head, columns, tuple(rows), checks, notes, raw.get("decimals"), best)
+
+
+def _find(slug: str, table: str) -> Table:
+    tables = load_paper(slug).tables
+    if table not in tables:
+        raise UnknownName(f"table of {slug}", table, tables)
+    return tables[table]

@@ -1,0 +1,72 @@
+"""Ranks of methods over tasks, and what can be said of them: Friedman's test, the critical difference of Nemenyi, and
+Wilcoxon's test of each method against the best with Holm's correction (Demšar 2006).
+"""
+
+from __future__ import annotations
+
+from math import inf, nan, sqrt
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dialnb.errors import DataError
+
+
+def ranks_of(scores: pd.DataFrame) -> pd.DataFrame:
+    """Ranks [method, task] of scores [method, task], 1 for the highest; equal scores share the mean of their ranks.
+
+    >>> ranks_of(pd.DataFrame({"intents": [80, 90, 80]}, index=["a", "b", "c"]))["intents"].tolist()
+    [2.5, 1.0, 2.5]
+    """
+    if scores.isna().any(axis=None):
+        unknown = scores.index[scores.isna().any(axis=1)].tolist()
+        raise DataError(f"ranks need a score of every method on every task; some are missing of {', '.join(unknown)}")
+    return scores.rank(ascending=False, method="average")
+
+
+def friedman(scores: pd.DataFrame) -> tuple[float, float]:
+    """Friedman's statistic with its correction for ties, and the probability of one as large if all methods were
+    equal; (nan, nan) with fewer than three methods or two tasks."""
+    methods, tasks = scores.shape
+    if methods < 3 or tasks < 2:
+        return nan, nan
+    if (scores.nunique() == 1).all():  # equal everywhere: there is nothing to tell apart
+        return 0.0, 1.0
+    found = stats.friedmanchisquare(*scores.to_numpy())
+    return float(found.statistic), float(found.pvalue)
+
+
+def nemenyi_difference(methods: int, tasks: int, level: float = 0.05) -> float:
+    """How far the mean ranks of two methods must differ to be told apart: q sqrt(k (k + 1) / (6 N)).
+
+    >>> round(nemenyi_difference(4, 14), 2)
+    1.25
+    """
+    quantile = float(stats.studentized_range.ppf(1 - level, methods, inf)) / sqrt(2)
+    return quantile * sqrt(methods * (methods + 1) / (6 * tasks))
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """Holm's step-down correction of several p-values.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(6).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    return np.minimum(stepped, 1.0)[np.argsort(order)]
+
+
+def against_best(scores: pd.DataFrame) -> pd.DataFrame:
+    """Of every method but the one with the best mean rank: its mean rank, on how many tasks that one beats it, and
+    Wilcoxon's p over tasks with Holm's correction."""
+    means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
+    best = means.index[0]
+    others = list(means.index[1:])
+    gaps = {name: (scores.loc[best] - scores.loc[name]).to_numpy() for name in others}
+    p_values = [stats.wilcoxon(gap).pvalue if np.any(gap) else 1.0 for gap in gaps.values()]
+    lost = [f"{int((gap > 0).sum())} of {len(gap)}" for gap in gaps.values()]
+    found = {"mean rank": means[others].to_numpy(), f"{best} is better on": lost}
+    found["p (Wilcoxon, Holm)"] = holm(np.array(p_values))
+    return pd.DataFrame(found, index=pd.Index(others, name="model"))

@@ -1,0 +1,207 @@
+"""One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dialnb.claims.papers import Cell, Table
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+OWN = "own"
+"""The kind of tables of which nothing was printed."""
+
+RAN, SUBSTITUTE, CONSTANT, NOT_RUN = "ran", "substitute", "constant", "not run"
+LAYOUT = [
+    {"selector": "caption", "props": "text-align: left; white-space: nowrap"},
+    {"selector": "th, td", "props": "white-space: nowrap"},
+    {"selector": "th.col_heading.level0", "props": "text-align: center"},
+]
+"""Lines of a wide table stay low: it scrolls sideways, and only the notes are broken into lines."""
+
+LATEX = str.maketrans(
+    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "–": "--"}
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One printed table with ours beside it. `rows` is tidy, one row per cell; every view below comes from it."""
+
+    slug: str
+    table: Table
+    rows: pd.DataFrame
+    command: str = ""  # that makes it
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the row labels, as printed."""
+        return list(self.table.label_names)
+
+    @cached_property
+    def digits(self) -> int:
+        """Digits after the point: the paper's own for results, none for counts."""
+        return self.table.digits if self.table.kind in ("results", "in-text", OWN) else 0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is shown of a cell."""
+        return ("ours",) if self.table.kind == OWN else ("ours", "paper", "difference")
+
+    @cached_property
+    def grid(self) -> list[dict[str, Any]]:
+        """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
+        best = self._best()
+        found = []
+        for number, part in self.rows.groupby("row", sort=True):
+            statuses = set(part.status)
+            status = next(name for name in (SUBSTITUTE, RAN, CONSTANT, NOT_RUN) if name in statuses)
+            notes = part.note[part.status == status]
+            labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
+            cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
+            found.append({"labels": labels, "status": status, "note": _note(status, notes), "cells": cells})
+        return found
+
+    def texts(self) -> pd.DataFrame:
+        """The table as text: row labels, then for each column ours and, of a printed table, what the paper prints and
+        the difference."""
+        lines = []
+        for row in self.grid:
+            line = {("", name): row["labels"].get(name, "") for name in self.labels}
+            for column, cell in row["cells"].items():
+                for part in self.parts:
+                    line[column, part] = cell[part]
+            lines.append(line | {("", "status"): row["status"], ("", "note"): row["note"]})
+        frame = pd.DataFrame(lines)
+        frame.columns = pd.MultiIndex.from_tuples(frame.columns)
+        return frame
+
+    @property
+    def style(self) -> Styler:
+        """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
+        texts = self.texts()
+        looks = [[self._look(row, *column) for column in texts.columns] for row in self.grid]
+        looks = pd.DataFrame(looks, texts.index, texts.columns)
+        caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
+        shown = escaped(texts, caption).hide(axis="index").apply(lambda _: looks, axis=None)
+        words = {("", name): [{"selector": "", "props": "text-align: left"}] for name in (*self.labels, "status")}
+        words["", "note"] = [{"selector": "", "props": "text-align: left; white-space: normal; min-width: 32em"}]
+        return shown.set_table_styles(LAYOUT).set_table_styles(words, overwrite=False)
+
+    def _look(self, row: dict[str, Any], column: str, part: str) -> str:
+        """The style of one cell of `texts`."""
+        published = column and part != "ours"
+        if published or row["status"] in (CONSTANT, NOT_RUN):
+            return "opacity: 0.7"
+        return "font-weight: bold" if column and row["cells"][column]["best"] else ""
+
+    def _repr_html_(self) -> str:
+        made = f"<p>Made by <code>{escape(self.command)}</code></p>" if self.command else ""
+        return self.style.to_html() + made
+
+    def csv(self) -> str:
+        """The tidy rows, numbers unrounded."""
+        return self.rows.drop(columns="row").to_csv(index=False, lineterminator="\n")
+
+    def markdown(self) -> str:
+        """A pipe table; a cell reads `ours ± interval (paper, difference)`: what is in parentheses was published."""
+        head, *body = self._lines("**{}**".format, lambda text: text.replace("|", "\\|"))
+        rule = ["---"] * len(self.labels) + ["---:"] * len(self.table.columns)
+        return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *body])
+
+    def latex(self) -> str:
+        """A `tabular` with booktabs rules; cells as in Markdown."""
+        lines = self._lines(r"\textbf{{{}}}".format, lambda text: text.translate(LATEX))
+        head, *body = (" & ".join(line) + r" \\" for line in lines)
+        columns = "l" * len(self.labels) + "r" * len(self.table.columns)
+        top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
+        return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", ""])
+
+    def _lines(self, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[list[str]]:
+        """Head and rows of texts, a cell each, in the marks of Markdown or LaTeX."""
+        lines = [[escape(name) for name in (*self.labels, *self.table.columns)]]
+        for row in self.grid:
+            mark = {SUBSTITUTE: " (substitute)", NOT_RUN: " (not run)"}.get(row["status"], "")
+            line = [escape(row["labels"].get(name, "") + mark * (name == "model")) for name in self.labels]
+            for cell in row["cells"].values():
+                ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
+                same = f"{cell['same']} over the same columns" if cell["same"] else ""
+                published = ", ".join(filter(None, (cell["paper"], same, cell["difference"])))
+                line.append(f"{ours} ({escape(published)})".strip() if published else ours)
+            lines.append(line)
+        return lines
+
+    def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
+        """The texts of one cell; `facts` is what a reader sees who points at it."""
+        ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
+        interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
+        published = None if pd.isna(cell.published) else cell.published
+        seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else ""
+        n = f"n = {cell.n:,}" if cell.n else ""
+        return {
+            "ours": ours + interval,
+            "paper": "" if self.table.kind == OWN else format_cell(published, self.digits),
+            "same": "" if pd.isna(cell.same) else format_cell(cell.same, self.digits),
+            "note": cell.note,
+            "difference": "" if pd.isna(cell.difference) else self._difference(cell.difference),
+            "best": best,
+            "status": cell.status,
+            "sort": cell.published if pd.isna(cell.ours) else cell.ours,
+            "facts": "; ".join(filter(None, (seeds, n, cell.note))),
+        }
+
+    def _difference(self, value: float) -> str:
+        """Signed, with the digits that the paper prints; counts of whole things have none."""
+        text = f"{value:+,.{self.table.digits}f}".replace("-", "−")
+        return text if self.digits else text.removesuffix(".0")
+
+    def _best(self) -> set[tuple[int, str]]:
+        """(row, column) of our best values, among rows of one setting, where at least two ran."""
+        if not self.table.best:
+            return set()
+        blocks = [name for name in self.labels if name in ("setting", "threshold", "dataset", "metric", "split")]
+        ran = self.rows[self.rows.ours.notna()]
+        groups = ran.groupby([*blocks, "column"], dropna=False).ours
+        best = groups.transform("max" if self.table.best == "highest" else "min")
+        found = ran[(ran.ours == best) & (groups.transform("size") > 1)]
+        return set(zip(found.row, found.column))
+
+
+def escaped(frame: pd.DataFrame, caption: str = "", formats: Any = None) -> Styler:
+    """A data frame as a styled table whose cells, labels and caption are text, whatever they hold: pandas' own is not.
+
+    `formats` are those of `Styler.format`.
+    """
+    shown = frame.style.format(formats, escape="html")
+    for axis in (0, 1):
+        shown = shown.format_index(escape="html", axis=axis)
+    return shown.set_caption(escape(caption)) if caption else shown
+
+
+def format_cell(value: Cell, digits: int = 0) -> str:
+    """A value as text: results keep their paper's digits, counts get thousands separators, absent is a dash.
+
+    >>> format_cell(97.0, digits=2), format_cell(892835), format_cell(None)
+    ('97.00', '892,835', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.{digits}f}" if digits else f"{value:,g}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _note(status: str, notes: Any) -> str:
+    """The note of a row from those of its cells: all that stands in, or the most frequent reason."""
+    if status == SUBSTITUTE:
+        return "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
+    return Counter(notes).most_common(1)[0][0]

@@ -1,0 +1,78 @@
+"""Tidy rows made ready to be compared many times, and the check that they can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from dialnb.claims.leaks import leak_notes
+from dialnb.errors import DataError
+
+REPLICATES = ("train_seed", "seed")
+"""Columns that tell repetitions of one measurement apart."""
+
+MEASURES = ("value", "n", *REPLICATES, "item", "group")
+"""Columns that are no labels."""
+
+ADDED = ("training", "unit", "cluster", "variance", "leak")
+"""Columns that `prepared` adds."""
+
+PERCENT_SHARES = ("Accuracy", "Top-", "TOP@", "OOS-", "In-Accuracy")
+FRACTION_SHARES = ("R10@", "P@1", "Original R", "Adversarial R", "Adversarial first")
+"""Metrics that are shares of test items: where there is one seed, n gives their interval."""
+
+
+def prepared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tidy rows with their labels as categories, which are quick to select, absent ones as empty texts.
+
+    Five columns are added: the `training` and the `unit` of a value, the `cluster` of the unit, the `variance` of the
+    value over test items, and the sentence about a `leak` into its test set.
+    """
+    if rows.empty or "training" in rows:
+        return rows
+    rows = rows.reset_index(drop=True)
+    rows["leak"] = leak_notes(rows)
+    rows.attrs = {}  # which every selection would copy
+    scored = "item" in rows
+    unit = rows.get("item" if scored else "seed", pd.Series(0, rows.index))
+    group = rows["group"] if scored and "group" in rows else unit
+    columns = {
+        "variance": np.nan if scored else item_variances(rows),
+        "unit": unit.fillna(0),
+        "training": rows.get("train_seed", pd.Series(0, rows.index)).fillna(0),
+        "cluster": group.where(group.notna(), unit),
+    }
+    for name in rows:
+        if name not in MEASURES:
+            texts = rows[name].astype(object).where(rows[name].notna(), "")
+            columns[name] = texts.astype("category")
+    return rows.assign(**columns)
+
+
+def item_variances(rows: pd.DataFrame) -> pd.Series:
+    """Sampling variance of shares of n test items, in the unit of their values; NaN where the metric is no share."""
+    if "metric" not in rows or "n" not in rows:
+        return pd.Series(np.nan, rows.index)
+    metric = rows["metric"].astype(str)
+    n = pd.to_numeric(rows["n"], errors="coerce")
+    top = pd.Series(np.where(metric.str.startswith(FRACTION_SHARES), 1.0, 100.0), rows.index)
+    share = (rows["value"] / top).clip(0, 1)
+    variance = top**2 * np.maximum(share * (1 - share), 0.25 / n) / n
+    return variance.where(metric.str.startswith(PERCENT_SHARES + FRACTION_SHARES) & (n > 0))
+
+
+def check_unambiguous(rows: pd.DataFrame, within: Iterable[str] = ()) -> None:
+    """Refuse rows that repeat a model and seed: they are two measurements, and averaging them would hide it."""
+    keys = [name for name in ("model", *REPLICATES, *within) if name in rows]
+    doubled = rows[rows.duplicated(keys, keep=False)]
+    if doubled.empty:
+        return
+    others = [name for name in doubled if name not in (*ADDED, "value", "n", *keys)]
+    differ = [name for name in others if doubled[name].nunique(dropna=False) > 1]
+    raise DataError(
+        f"expected one row per seed of {doubled.iloc[0].get('model', 'a model')!r}, found {len(doubled)} rows "
+        f"that differ in {', '.join(differ) or 'nothing but their value'}; say which is meant in the paper's "
+        "cells.yaml or claims.yaml"
+    )

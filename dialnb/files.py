@@ -1,0 +1,142 @@
+"""How a run writes: records that are there whole or not at all, tables in three formats, lines of progress."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from dialnb.errors import DataError, in_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def say(line: str) -> None:
+    """A line of progress, seen at once in a log, a terminal or a notebook."""
+    print(line, flush=True)
+
+
+def write_table(shown: Any, stem: Path) -> None:
+    """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    writers = {"csv": "csv", "md": "markdown", "tex": "latex"}
+    for suffix, method in writers.items():
+        if hasattr(shown, method):
+            stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
+    if hasattr(shown, "to_csv"):
+        shown.to_csv(stem.with_suffix(".csv"), index=False)
+
+
+ITEMS = "items.csv.xz"
+"""What each test item scored, where a run keeps it."""
+
+
+def table_at(folder: Path, name: str = "results.csv") -> Path | None:
+    """Where a table of a run is, as it is or compressed as in a record; None if there is none."""
+    return next((path for path in (folder / name, folder / f"{name}.xz") if path.is_file()), None)
+
+
+def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
+    """The tidy rows of a run, or another table: only an empty field is a missing one, "none" and "nan" may be names.
+
+    ``attrs["weights"]`` are the hashes of the run's encoders by name, where it wrote them down.
+    """
+    import pandas as pd
+
+    path = table_at(folder, name) or folder / name
+    rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    about = folder / "run.json"
+    used = json.loads(about.read_text(encoding="utf-8")).get("encoders") or () if about.is_file() else ()
+    hashes = {encoder["name"]: (encoder.get("sha256") or {}).get("model.safetensors") for encoder in used}
+    rows.attrs["weights"] = {name: weights for name, weights in hashes.items() if weights}
+    return rows
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder, made if need be; DataError, before any work is done, if nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        why = in_words(OSError(error.errno, error.strerror))
+        raise DataError(f"nothing can be written to {folder} ({why}); name another place") from error
+    return folder
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write whole or not at all: a run that is killed, or a disk that is full, leaves the previous text."""
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a record, whole or not at all."""
+    write_whole(path, json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """A record that was written with `write_json`, or None if there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+LOCK = ".lock"
+"""Held in a run's folder by whoever is running it."""
+
+
+def read_run(folder: Path) -> Any:
+    """The `run.json` of a run, or None; one that was killed says so, whatever it wrote when it was running."""
+    try:
+        record = read_json(folder / "run.json")
+    except ValueError as error:
+        raise DataError(f"{folder / 'run.json'} is damaged, so that nothing is known of the run: {error}") from error
+    return None if record is None else as_it_stands(record, folder)
+
+
+def as_it_stands(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The record of a run; one that says "running" though no process holds the run was interrupted."""
+    if record["status"] != "running" or _is_held(folder / LOCK):
+        return record
+    reason = "its process has ended; run it again and it goes on where it stopped"
+    return record | {"status": "interrupted", "reason": reason}
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process has the lock; also where that cannot be found out."""
+    if not path.is_file():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except (Timeout, OSError):
+        return True
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON knows it: arrays and tuples as lists, what is not a finite number as null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

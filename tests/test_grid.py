@@ -1,0 +1,222 @@
+"""The grid: models and tasks as plain data, trained once for every seed, asked once, and absent for a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+import yaml
+from test_studies import dataset, dialogue
+
+from dialnb.data.records import IntentUtterance
+from dialnb.errors import UnknownName
+from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.examples.readings import Dialogues
+from dialnb.runs import Model, Task, Watch, start
+from dialnb.runs.grid import choose_datasets, job_of, train_model
+from dialnb.runs.stages import stage_key
+from dialnb.runs.workers import _packed
+from dialnb.training.recipes import RECIPES, fit, get_recipe
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PROFILES = {
+    "parameters": {
+        "encoder": {"type": "encoder", "default": "mini", "help": "the start"},
+        "data": {"type": "str", "default": "bundled", "help": "level"},
+        "models": {"type": "list[str]", "default": ["DSE"], "choices": ["DSE", "DSE 2-1", "public"], "help": "trained"},
+        "tables": {"type": "list[str]", "default": ["T2"], "choices": ["T2", "T7"], "help": "filled"},
+        "train_seeds": {"type": "list[int]", "default": [1, 2], "help": "trainings"},
+        "batch_size": {"type": "int", "default": 8, "help": "pairs"},
+        "max_steps": {"type": "int", "default": 2, "help": "steps"},
+        "limit": {"type": "int?", "default": None, "help": "items"},
+        "temperature": {"type": "float", "default": 0.05, "help": "of the loss"},
+    },
+    "profiles": {"smoke": {}, "quick": {}, "gpu": {"models": ["DSE", "DSE 2-1"], "tables": ["T2", "T7"]}, "paper": {}},
+}
+DATA = {"intents": ["bundled/SNIPS:dse"], "private": [["official Nowhere", "ANLI:copies"]]}
+
+
+def length_of(encoder, records, dataset: str, limit: int | None) -> pd.DataFrame:
+    """An evaluator as one writes them: records in, tidy rows out."""
+    texts = [record.text for record in records][:limit]
+    value = float(np.linalg.norm(encoder.encode(texts).mean(0)))
+    return tidy_frame(tidy_rows({"norm": value}, task="length", dataset=dataset, protocol="paper", n=len(texts)))
+
+
+def attraction(first: torch.Tensor, second: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
+    """A loss as one writes them: two matrices of vectors in, a number out."""
+    return strength * (first - second).square().mean()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with one paper that prints nothing, and an encoder of two layers."""
+    folder = tmp_path / "project" / "papers" / "dse"
+    folder.mkdir(parents=True)
+    (folder / "profiles.yaml").write_text(yaml.safe_dump(PROFILES), encoding="utf-8")
+    (folder / "data.yaml").write_text(yaml.safe_dump(DATA), encoding="utf-8")
+    (folder / "paper.yaml").write_text("{slug: dse, title: made up, venue: here, tables: []}", encoding="utf-8")
+    monkeypatch.setenv("DIALNB_PROJECT", str(tmp_path / "project"))
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+    tiny.encoder().save(tmp_path / "tiny")
+    return tmp_path
+
+
+@pytest.fixture
+def run(project):
+    return start("dse", "smoke", encoder=str(project / "tiny"), out=project / "run")
+
+
+@pytest.fixture
+def talks(project) -> Dialogues:
+    words = iter(tiny.sentences(200, seed=3))
+    rows = [dialogue(i, *(f"{next(words)} please book a table" for _ in range(5))) for i in range(12)]
+    return Dialogues([dataset(project, rows, "corpus")])
+
+
+@pytest.fixture
+def asked(project) -> Task:
+    rows = [IntentUtterance(text, "a", split="test") for text in tiny.sentences(6, seed=1)]
+    return Task("T2", length_of, {"made": dataset(project, rows, "intents")}, ["limit"])
+
+
+def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, talks, asked):
+    trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks, labels={"window": 3})})
+    rows = run.evaluate(trained, [asked])
+    assert rows.groupby("model")["train_seed"].agg(list).to_dict() == {"raw": [1, 2], "DSE": [1, 2]}
+    assert rows.groupby("model")["value"].nunique().to_dict() == {"raw": 1, "DSE": 2}, "two trainings differ"
+    assert set(rows["encoder"]) == {run.settings["encoder"]} and set(run.results["encoder"]) == {"tiny"}
+    assert rows.loc[rows["model"] == "DSE", "window"].eq(3).all() and rows["table"].eq("T2").all()
+    assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
+
+
+def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):
+    models = {"DSE": Model("DSE", data=talks, options={"temperature": 0.05})}
+    run.evaluate(run.train(models), [asked])
+    before = {stage.key for stage in run.stages}
+    models["warm"] = Model("DSE", data=talks, options={"temperature": 0.2})
+    run.evaluate(run.train(models), [asked])
+    made = sorted(stage.name for stage in run.stages if stage.key not in before)
+    assert len(before) == 4 and made == [
+        "length: warm on made, seed 1",
+        "length: warm on made, seed 2",
+        "train warm, seed 1",
+        "train warm, seed 2",
+    ]
+    again = {stage.name for stage in run.stages if stage.key in before}
+    assert all(stage.cached for stage in run.stages if stage.name in again)
+
+
+def test_a_model_starts_from_another_one_of_the_same_seed(run, talks):
+    models = {"late": Model("DSE", "first", talks), "first": Model("DSE-dropout", data=talks)}
+    trained = run.train(models)
+    assert list(trained.results) == [("late", 1), ("late", 2), ("first", 1), ("first", 2)]
+    for seed in (1, 2):
+        inputs = job_of(run.settings, models["late"], trained.results["first", seed]["encoder"], seed)[1]
+        direct = fit("DSE", inputs["encoder"].clone(), talks.read(), inputs["settings"]).model
+        late = trained.results["late", seed]["encoder"]
+        assert np.allclose(late.encode(["book a table"]), direct.encode(["book a table"]), atol=1e-5)
+
+
+def test_what_a_profile_leaves_out_says_so_with_the_smallest_one_that_has_it(run, talks, asked):
+    models = {"DSE 2-1": Model("DSE 2-1", data=talks), "further": Model("DSE", "DSE 2-1", talks)}
+    models["public"] = Model(start="nowhere/at-all")
+    assert len(run.train(models)) == 0
+    run.evaluate(run.train({}), [asked, Task("T7", length_of, "intents", ["limit"])])
+    reasons = {(entry["table"], entry.get("model")): entry["reason"] for entry in run.missing}
+    assert reasons["", "DSE 2-1"] == "left out of the smoke profile to keep its time; it runs with 'gpu'"
+    assert reasons["", "further"] == reasons["", "DSE 2-1"], "it starts from what is left out"
+    assert reasons["", "public"] == "left out of the smoke profile to keep its time", "no profile has it"
+    assert "it runs with 'gpu'" in reasons["T7", None]
+
+
+def test_data_that_cannot_be_had_are_a_reason_in_the_table(run, talks):
+    rows = run.evaluate(run.train({"raw": Model()}), [Task("T2", length_of, "private", ["limit"])])
+    assert rows.empty
+    (entry,) = run.missing
+    assert (entry["table"], entry["dataset"]) == ("T2", "Nowhere") and "not bundled" in entry["reason"]
+    with pytest.raises(UnknownName, match="intents"):
+        run.data("intnets")
+
+
+def test_a_loss_of_ones_own_is_trained_like_one_of_the_library_and_is_part_of_the_key(run, talks, asked):
+    own = Model("DSE", data=talks, options={"loss": attraction, "strength": 2.0})
+    rows = run.evaluate(run.train({"mine": own, "DSE": Model("DSE", data=talks)}), [asked])
+    assert rows.groupby("model")["value"].mean().nunique() == 2
+    other = Model("DSE", data=talks, options={"loss": attraction, "strength": 3.0})
+    keys = {stage_key(*job_of(run.settings, model, tiny.encoder(), 1)) for model in (own, other)}
+    assert len(keys) == 2
+    with pytest.raises(UnknownName, match="option of the attraction loss"):
+        fit("DSE", tiny.encoder(), talks.read(), options={"loss": attraction, "strenght": 1})
+
+
+def test_code_that_was_typed_into_a_notebook_is_left_to_its_own_process(monkeypatch):
+    assert _packed(length_of, {"limit": 3}) is not None
+    monkeypatch.setattr(length_of, "__module__", "__main__")
+    monkeypatch.setitem(__import__("sys").modules["__main__"].__dict__, "length_of", length_of)
+    assert _packed(length_of, {"limit": 3}) is None
+    assert _packed(lambda encoder: encoder) is None, "a function without a name cannot travel"
+
+
+def test_a_training_that_diverges_is_a_reason_and_no_end(run, talks, asked):
+    def explode(first, second):
+        return (first - second).sum() * torch.inf
+
+    trained = run.train({"bad": Model("DSE", data=talks, options={"loss": explode}), "DSE": Model("DSE", data=talks)})
+    assert list(trained) == ["DSE"]
+    assert {entry["model"] for entry in run.missing} == {"bad"}
+
+
+def test_the_model_comes_back_as_it_was_when_it_was_best(talks, tmp_path):
+    seen = []
+
+    def score(model, values):
+        seen.append(model.encode(["book a table"]))
+        value = values[len(seen) - 1]
+        return tidy_frame(tidy_rows({"Corr": value}, task="dev", dataset="dev", protocol="paper", n=1))
+
+    watch = Watch(score, {"values": (0.3, 0.9, float("nan"))}, best="Corr", keep=True)
+    settings = job_of({"batch_size": 16}, Model("DSE", settings={"epochs": 3, "learning_rate": 1e-3}), None, 1)[1]
+    made = train_model("DSE", tiny.encoder(), talks, settings["settings"], {}, watch, tmp_path)
+    assert np.allclose(made["encoder"].encode(["book a table"]), seen[1], atol=1e-6)
+    assert made["watched"]["epoch"].tolist() == [1, 2, 3] and list(made["epochs"]) == [1, 2, 3]
+
+
+def test_what_is_kept_of_every_epoch_is_a_model_of_its_own(run, talks, asked):
+    model = Model("DSE", data=talks, settings={"epochs": 2, "max_steps": 20}, watch=Watch(keep=True), report=1)
+    trained = run.train({"DSE": model})
+    rows = run.evaluate(trained.epochs, [asked])
+    assert rows["model"].eq("DSE").all() and sorted(rows["epoch"]) == [1, 1, 2, 2]
+    first = rows[rows["epoch"].eq(1) & rows["train_seed"].eq(1)]["value"].iloc[0]
+    reported = run.evaluate(trained, [asked])
+    assert reported[reported["train_seed"] == 1]["value"].iloc[0] == first, "the first epoch is reported"
+
+
+def test_the_best_place_that_the_level_admits_is_taken_and_named():
+    entries = ["bundled/SNIPS:dse", ["official HWU64:dse-official", "bundled/HWU64:dse"], "bundled/STAR[::4]"]
+    found, lacking = choose_datasets([*entries, ["ANLI:copies", "official SNLI"]], "bundled")
+    assert list(found) == ["SNIPS", "HWU64", "STAR"] and found["HWU64"].variant == "dse"
+    whole, _ = choose_datasets(["bundled/STAR as all of STAR"], "bundled")
+    assert len(found["STAR"]) == -(-len(whole["all of STAR"]) // 4)
+    assert "which is not bundled" in lacking["ANLI"]
+
+
+@pytest.mark.parametrize("name", ["DialogueCSE", "Siamese", "UMS", "SimCSE", "adaptation", "masked words"])
+def test_every_paper_trains_from_plain_dialogues(name, talks):
+    recipe, encoder = get_recipe(name), tiny.encoder(max_position_embeddings=128)
+    options = {"max_length": 64} if recipe.paper == "ums" else {}
+    settings = job_of({}, Model(recipe, settings={"max_steps": 1, "batch_size": 4}), encoder, 1)[1]["settings"]
+    made = fit(recipe, encoder, talks.read(), settings, options=options)
+    assert made.result.steps == 1 and np.isfinite(made.result.curve["loss"]).all()
+    assert {"DialogueCSE I1", "SiameseBERT-s", "next sentences", "replaced tokens", "selection"} <= RECIPES.keys()
+
+
+def test_a_figure_without_data_is_a_sentence_without_quotes(run):
+    said = run.figure("F9", None, data=pd.DataFrame(), caption="", alt="", otherwise="there is no data")
+    assert said == said._repr_markdown_() == "Not drawn: there is no data."
+    assert run.missing[-1] == {"table": "F9", "reason": "there is no data"}

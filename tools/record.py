@@ -1,0 +1,191 @@
+"""Keep a finished run in the repository: its numbers beside the paper's, its figures, its executed notebook.
+
+    python -m tools.record RUN [RUN ...]
+
+Kept runs are judged again: python -m tools.record papers/*/results/gpu
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import lzma
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from dialnb.errors import DataError
+from dialnb.files import read_rows, write_json, write_table
+from dialnb.plots.style import smaller
+from dialnb.report.digest import digest
+from dialnb.report.gather import gather, recorded_runs
+from dialnb.runs.profiles import project
+from dialnb.runs.tools import open_run
+from tools.crate import write_crate
+
+LARGEST = 3_000_000
+"""Bytes of an executed notebook that code hosts still show."""
+LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
+"""What can be made again from what is kept or by the run; figures are kept as data."""
+STAGES = 4
+"""Lines about stages that a cell of a recorded notebook shows."""
+PACKED = 30_000
+"""Bytes from which the data of a figure are compressed."""
+PACKED_ROWS = 100_000
+"""As ``PACKED``, of the run's own tables: smaller ones stay readable where the code is hosted."""
+DIGITS = 4
+"""Significant digits of the data of a figure, when compressed: enough for any that is drawn."""
+
+
+def record(folder: Path, root: Path) -> list[Path]:
+    """Copy a run to ``papers/<slug>/results/<profile>/`` and its figures to ``figures/<slug>/``; the places written to.
+
+    A run that did not finish, or whose notebook is too large to be read where the code is hosted, is refused. Paths of
+    the machine it ran on are taken out of the notebook. What was recorded before for the profile is replaced.
+    A run with values set by hand is a trial: how it ran is kept in ``papers/<slug>/trial/<profile>/``, not its results.
+    A folder that is such a record already is judged again.
+    """
+    run = open_run(folder)
+    if run["status"] != "done":
+        raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
+    if run["set_by_hand"].keys() - {"seed"}:
+        return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
+    place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
+    if place.resolve() == folder.resolve():
+        judge_again(place)
+        return [place]
+    notebook = folder / "notebook.ipynb"
+    text = portable(notebook.read_text(encoding="utf-8"), folder, root) if notebook.is_file() else ""
+    if (size := len(text.encode())) > LARGEST:
+        raise DataError(
+            f"{notebook} has {size / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are shown where code is "
+            "hosted; draw fewer points (dialnb run PAPER --help-parameters)"
+        )
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for data in (place / "figures").glob("*.csv"):
+        if data.stat().st_size > PACKED:
+            _pack(data, read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode())
+    for rows in place.glob("*.csv"):
+        if rows.stat().st_size > PACKED_ROWS:
+            _pack(rows, rows.read_bytes())
+    if text:
+        (place / "notebook.ipynb").write_text(text, encoding="utf-8")
+    write_crate(place)
+    figures.mkdir(parents=True, exist_ok=True)
+    for old in figures.glob("*.*"):
+        old.unlink()
+    for drawn in sorted((folder / "figures").glob("*.png")):
+        shutil.copy2(drawn, figures)
+    return [place, figures]
+
+
+def judge_again(folder: Path) -> None:
+    """Judge a record anew and write its claims and the paper's tables as today's code does; the measurements stay."""
+    from dialnb.claims.papers import compare_table, load_paper
+    from dialnb.report.gather import gather
+
+    group = next(group for group in gather([folder]) if group.runs)
+    write_json(folder / "claims.json", group.judge().to_dict())
+    for name in load_paper(group.slug).tables:
+        if (stem := folder / "tables" / name).with_suffix(".csv").is_file():
+            write_table(compare_table(group.slug, name, group.results, group.not_run), stem)
+            stem.with_suffix(".tex").unlink(missing_ok=True)
+    write_crate(folder)
+
+
+def _pack(path: Path, content: bytes) -> None:
+    """The content compressed, in place of the file."""
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(content))
+    path.unlink()
+
+
+def _record_trial(folder: Path, place: Path) -> Path:
+    kept = [folder / "run.json", folder / "tables" / "training-times.csv"]
+    for path in kept:
+        if not path.is_file():
+            raise DataError(f"{folder} is not recorded as a trial: it has no {path.relative_to(folder)}")
+    place.mkdir(parents=True, exist_ok=True)
+    for path in kept:
+        shutil.copy(path, place)
+    return place
+
+
+def portable(notebook: str, folder: Path, root: Path) -> str:
+    """An executed notebook with small pictures, tables once, few lines about stages, and no paths of its machine."""
+    content = json.loads(notebook)
+    for cell in content["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = _fewer_stages(cell["outputs"])
+    for data in (output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", ())):
+        if "image/png" in data:
+            data["image/png"] = base64.b64encode(smaller(base64.b64decode("".join(data["image/png"])))).decode()
+        if "text/html" in data:
+            data["text/html"] = lighter("".join(data["text/html"]))
+        if "text/html" in data or "image/png" in data:  # the same in plain text, which nobody sees
+            data.pop("text/plain", None)
+    notebook, about = json.dumps(content, indent=1, ensure_ascii=False) + "\n", content["metadata"].get("papermill", {})
+    ran_in = Path(about["output_path"]).parent if about.get("output_path") else folder
+    for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
+        notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
+    return notebook
+
+
+def lighter(html: str) -> str:
+    """A styled table in about half the bytes: cells that look alike share a class instead of being listed each."""
+    looks: dict[str, str] = {}
+
+    def rule(found: re.Match) -> str:
+        name = f"look{len(set(looks.values()))}"
+        looks.update(dict.fromkeys(found["cells"].replace("#", "").split(", "), name))
+        return f"#{found['table']} .{name} {{"
+
+    def cell(found: re.Match) -> str:
+        return f'<td class="{" ".join(filter(None, (found["column"], looks.get(found["id"]))))}"'
+
+    html = re.sub(r"(?P<cells>#(?P<table>T_\w+?)_row\d+_col\d+(?:, #T_\w+)*) \{", rule, html)
+    html = re.sub(r'<td id="(?P<id>T_\w+)" class="data row\d+ (?P<column>col\d+)" ?', cell, html)
+    return re.sub(r"\n +", "\n", html)
+
+
+def _fewer_stages(outputs: list[dict]) -> list[dict]:
+    """The outputs of a cell, lines printed one after the other together; of many lines that report a stage each the
+    first ones, and how many more there were."""
+    kept, told, last = [], 0, None
+    for output in outputs:
+        if output.get("name") != "stdout":
+            kept.append(output)
+            continue
+        if not kept or kept[-1].get("name") != "stdout":
+            kept.append({**output, "text": []})
+        for line in "".join(output["text"]).splitlines(keepends=True):
+            told += (stage := line.startswith("stage "))
+            last = kept[-1] if stage else last
+            kept[-1]["text"] += [line] if not stage or told <= STAGES else []
+    if told > STAGES:
+        last["text"].append(f"... and {told - STAGES} more: run.json lists every stage\n")
+    return [output for output in kept if output.get("text", True)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Keep the runs, say how large they are, and write the digest of all that is kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN", help="finished runs, or kept ones to judge again"
+    )
+    parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
+    options = parser.parse_args(arguments)
+    root = project(options.project)
+    places = [place for folder in options.folders for place in record(folder, root)]
+    if not options.project:
+        home = root / "papers"
+        (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")
+    for place in places:
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        print(f"{place.relative_to(root)}: {size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
