@@ -37,6 +37,13 @@ def test_rare_words_weigh_more_and_marks_nothing(mini):
     assert set(weight) == {"kernel", "please"} and weight["please"] > weight["kernel"]
 
 
+def test_a_large_source_is_thinned_and_words_it_lost_are_the_rarest(mini, monkeypatch):
+    monkeypatch.setattr("dialnb.evaluation.floors.ENOUGH_TEXTS", 2)
+    words = Lexical(mini, ["kernel one", "kernel two", "kernel three"])
+    kernel, unseen = mini.tokenizer.convert_tokens_to_ids(["kernel", "table"])
+    assert words.weights[kernel] == 0 and words.weights[unseen] == pytest.approx(np.log(3))
+
+
 def test_words_beyond_the_visible_tokens_do_not_count(mini):
     group = SelectionGroup("log:1#2", ("my kernel", "hello " * 60), ("kernel", "two"), (1, 0))
     assert lexical_scorer(mini, [group], 512)([group])[0][0] > 0

@@ -20,11 +20,14 @@ from scipy import sparse
 from dialnb.data.records import SelectionGroup
 from dialnb.evaluation.vectors import normalise
 from dialnb.examples.manipulations import Layout, bare_pieces
+from dialnb.examples.readings import thin
 from dialnb.models.selector import add_marks
 
 WEIGHTINGS = ("TF-IDF", "BM25")
 SATURATION, LENGTH = 1.2, 0.75
 """The two constants of BM25: how soon further occurrences of a word count less, and how much long texts pay."""
+ENOUGH_TEXTS = 20_000
+"""How many texts tell how rare a piece is; a larger source is thinned to them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class Lexical:
     """Texts as weighted counts of the word pieces that an encoder would see; anywhere an encoder is asked for.
 
     Document frequencies are those of the ``source``: a dataset, texts, or records that have one. It should be all that
-    is compared; no label is looked at. Pieces that are not in it (the marks between utterances) do not count.
+    is compared; no label is looked at. Special tokens (the marks between utterances) do not count.
     """
 
     encoder: Any
@@ -56,10 +59,11 @@ class Lexical:
     def _known(self) -> tuple[np.ndarray, float]:
         """The weights of the pieces, and how long a text of the source is on average."""
         texts = self.source.texts() if hasattr(self.source, "texts") else self.source
-        distinct = list(dict.fromkeys(getattr(text, "text", text) for text in texts))
+        distinct = thin(list(dict.fromkeys(getattr(text, "text", text) for text in texts)), ENOUGH_TEXTS)
         known = self.counts(bare_pieces(self.encoder, distinct))
         present = np.asarray((known > 0).sum(0)).ravel()
-        weights = np.where(present, np.log((1 + len(distinct)) / (1 + present)), 0.0)
+        weights = np.log((1 + len(distinct)) / (1 + present))
+        weights[list(self.tokenizer.get_added_vocab().values())] = 0
         return weights, float(known.sum() / max(1, len(distinct)))
 
     def counts(self, ids: Sequence[Sequence[int]]) -> sparse.csr_matrix:
