@@ -12,6 +12,8 @@ from typing import Any
 
 import websocket
 
+PATIENCE = 1800
+"""Seconds after which something hangs, on the busiest machine."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -31,7 +33,7 @@ class Browser:
                 [program, *options, f"--user-data-dir={profile}", "about:blank"], stdout=log, stderr=log
             )
         port = self._port(profile / "DevToolsActivePort")
-        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=900)
+        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port[0]}{port[1]}", timeout=PATIENCE)
         self.count, self.session = 0, ""
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -99,12 +101,13 @@ class Browser:
             raise RuntimeError(done["exceptionDetails"]["exception"].get("description", "script failed"))
         return done["result"].get("value")
 
-    def press(self, key: str) -> None:
+    def press(self, key: str, control: bool = False) -> None:
         """Press and release a key in the focused element."""
         text = {"Enter": "\r"}.get(key, "")
-        codes = {"Enter": 13, "Tab": 9}
+        code = {"Enter": 13, "Tab": 9}.get(key) or ord(key.upper())
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=codes[key])
+            pressed = {"type": kind, "key": key, "text": text, "modifiers": 2 * control, "windowsVirtualKeyCode": code}
+            self.call("Input.dispatchKeyEvent", **pressed)
 
     def click(self, script: str, times: int = 1) -> None:
         """Click with the mouse in the middle of what a JavaScript expression gives: an element or a range of text."""
@@ -126,7 +129,7 @@ class Browser:
         """Type a text where the cursor is, in place of what is selected."""
         self.call("Input.insertText", text=text)
 
-    def wait(self, script: str, seconds: float = 900) -> None:
+    def wait(self, script: str, seconds: float = PATIENCE) -> None:
         """Until a JavaScript expression or what it promises is true (an element that is there), but not for ever."""
         end = time.monotonic() + seconds
         while not self.run(f"Promise.resolve({script}).then(Boolean)"):

@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from browser import find_chromium
 from papermill import PapermillExecutionError
 
 from dialnb import cli
-from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, UnknownName
 from dialnb.files import read_run
 from dialnb.runs import start
@@ -187,21 +185,6 @@ def test_without_a_notebook_the_command_fails_and_says_so(project):
     shutil.copytree(project / "papers" / "toy", project / "unwritten" / "papers" / "toy")
     done = dialnb(project / "unwritten", "cache", "run", "toy")
     assert done.returncode == 1 and "notebooks/toy.ipynb does not exist yet" in done.stdout
-
-
-WRITTEN = [slug for slug in SLUGS if (HERE.parent / "notebooks" / f"{slug}.ipynb").is_file()]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_chromium() is not None, reason="the same runs go through JupyterLab in test_jupyterlab.py")
-@pytest.mark.parametrize("slug", WRITTEN)
-def test_the_smoke_run_of_every_paper_goes_through(slug, tmp_path):
-    command = [sys.executable, "-m", "dialnb", "run", slug, "--profile", "smoke", "--out", str(tmp_path)]
-    environment = variables(tmp_path, "cache")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    folder = tmp_path / f"{slug}-smoke-seed1"
-    assert record(folder)["status"] == "done" and len(pd.read_csv(folder / "results.csv"))
 
 
 # --- smaller parts ----------------------------------------------------------------------------------------------------
