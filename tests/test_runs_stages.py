@@ -408,10 +408,10 @@ def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
 def test_a_package_that_imports_its_own_submodule_has_a_version():
     from dialnb.evaluation import geometry
     from dialnb.runs.fingerprints import code_version
-    from dialnb.studies import dse
+    from dialnb.studies import spaces
 
     assert geometry.__name__ == "dialnb.evaluation.geometry"
-    assert len(code_version(dse.geometry_of)) == 64
+    assert len(code_version(spaces.geometry_of)) == 64
 
 
 @pytest.mark.parametrize("place", ["site-packages", "target"], ids=["environment", "pip install --target"])

@@ -59,7 +59,7 @@ def records(tmp_path: Path) -> Dataset:
 
 def test_the_toy_of_table_2_gives_what_is_printed():
     printed = {"input_sentences": 3, "slot_types": 2, "values_per_slot": 3, "templates": 1, "synthetic_sentences": 6}
-    assert tadse.toy_counts() == printed | {"total": 9}
+    assert tadse.toy_counts([request(what, where) for what, where in zip(WHAT, WHERE)]) == printed | {"total": 9}
 
 
 def test_a_dataset_to_train_on_is_filled_by_its_rule_or_with_another_k(records):

@@ -47,38 +47,14 @@ class Page:
 
     def arrow(self, start: tuple[float, float], end: tuple[float, float], color: str = SOFT, lw: float = 1.4) -> None:
         """Draw an arrow from edge to edge."""
-        arrow = FancyArrowPatch(
-            start,
-            end,
-            arrowstyle="-|>",
-            mutation_scale=11,
-            shrinkA=0,
-            shrinkB=0,
-        )
-        arrow.set(color=color, lw=lw)
-        self.axes.add_patch(arrow)
+        look = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 0, "shrinkB": 0, "color": color, "lw": lw}
+        self.axes.add_patch(FancyArrowPatch(start, end, **look))
 
     def disc(self, x: float, y: float, radius: float, color: str, filled: bool = True, label: str = "") -> None:
         """Draw a disc, or a ring, with a short label on it."""
         face, edge, ink = (color, "white", "white") if filled else ("white", color, INK)
-        disc = Circle(
-            (x, y),
-            radius,
-            facecolor=face,
-            edgecolor=edge,
-            lw=1.5,
-            zorder=4,
-        )
-        self.axes.add_patch(disc)
-        self.text(
-            x,
-            y,
-            label,
-            ink,
-            ha="center",
-            weight="bold" if filled else "normal",
-            zorder=5,
-        )
+        self.axes.add_patch(Circle((x, y), radius, facecolor=face, edgecolor=edge, lw=1.5, zorder=4))
+        self.text(x, y, label, ink, ha="center", weight="bold" if filled else "normal", zorder=5)
 
     def card(
         self,
@@ -105,7 +81,7 @@ class Page:
             above = LEADING * (lines - 1) / 2
             self.text(x + 0.1, middle - above, head, color, weight="bold")
             middle += LEADING / 2
-        self.text(x + 0.1, middle, text, **look)
+        self.text(x + 0.1, middle, text, parse_math=False, **look)  # dollars are no formulas
         return top + height
 
     def draw(self, layout: dict[str, list[dict]], words: dict[str, str]) -> None:

@@ -84,21 +84,25 @@ def advice(run, found: pd.DataFrame) -> list[str]:
     units = matrix.units(run)
     if UMS in units:
         for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False):
-            others = part.drop(columns=UMS)
-            best = others.mean().idxmax()
-            gap = mean_interval((part[UMS] - others[best]).to_numpy())
-            word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
-            lost = mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0
-            end = (" and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
-                   if lost else "; it must read every candidate with its context.")  # fmt: skip
-            lines.append(f"{task}: the cross-encoder {UMS} is {word} the best sentence encoder, {best} "
-                         f"({_interval(gap)}){end}")  # fmt: skip
+            lines.append(f"{task}: {_cross_encoder(part)}")
     costs = run.rows("T4")
     seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
     if len(seconds) > 1:
-        lines.append(f"For equal tokens {seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to "
-                     f"itself) and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")  # fmt: skip
+        fastest = f"{seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to itself)"
+        lines.append(f"For equal tokens {fastest} and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")
     return lines
+
+
+def _cross_encoder(part: pd.DataFrame) -> str:
+    """How UMS does on a task, beside the best sentence encoder."""
+    others = part.drop(columns=UMS)
+    best = others.mean().idxmax()
+    gap = mean_interval((part[UMS] - others[best]).to_numpy())
+    word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
+    end = "; it must read every candidate with its context."
+    if mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0:
+        end = " and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
+    return f"the cross-encoder {UMS} is {word} the best sentence encoder, {best} ({_interval(gap)}){end}"
 
 
 def _scope(run) -> str:
