@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from dialnb.claims.papers import FLOORS, load_paper
+from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.records import Utterance
 from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
@@ -20,7 +20,7 @@ from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Task, Watch, agreement
 from dialnb.studies import tasks
-from dialnb.studies.shared import NAMES, count_rows, count_table, for_all
+from dialnb.studies.shared import NAMES, count_rows, count_table
 
 CHECKPOINTS = NAMES["dse"]["checkpoints"]
 """Public checkpoints by row: hub id and the pooling that the authors' code uses."""
@@ -105,13 +105,6 @@ def score_four_tasks(
     return tidy_frame(rows)
 
 
-def reject_floors(rows: pd.DataFrame) -> pd.DataFrame:
-    """What rejecting everything and nothing reaches, as rows of T3 and T8 under both thresholds."""
-    floors = rows[rows["protocol"].eq("floor") & rows["model"].eq("BERT")]
-    named = floors.assign(model="floor: " + floors["threshold"].astype(str), protocol="code")
-    return for_all(named, threshold=("mean-std", "mean"))
-
-
 def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:
     """T1 as printed, and what this run does of it."""
     rows, known = [], {task.title: task for task in asked}
@@ -133,10 +126,3 @@ def count_data(run, dialogues: Dialogues) -> None:
     instead = "" if whole else f"{s.corpus} dialogues instead of the TOD-BERT collection"
     rows = count_rows("model", counted, instead, column="value") + count_table(run, "X2")
     run.add(pd.DataFrame(rows), table="X2")
-
-
-def as_encoder_rows(rows: pd.DataFrame, encoder: str) -> pd.DataFrame:
-    """Rows of the raw encoder, of DSE and of the floors, as T10 and T11 name them."""
-    kept = rows[rows["model"].isin(("BERT", "DSE", *FLOORS))]
-    names = {"BERT": encoder, "DSE": f"{encoder}-DSE"}
-    return kept.assign(model=kept["model"].replace(names), variant=kept["model"].map({"BERT": "raw", "DSE": "DSE"}))

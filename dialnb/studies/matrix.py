@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from dialnb.claims.papers import FLOORS, select
-from dialnb.claims.ranks import ranks_of
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
@@ -35,7 +34,6 @@ from dialnb.training import TrainingResult
 RAW, UMS = "raw", "UMS"
 """The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
 
-MEAN = "Mean rank"
 ALONE, PACE = "Seconds alone", "Tokens a second alone (thousands)"
 PILOT, PILOT_DIALOGUES = 6, 600
 """Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
@@ -227,40 +225,3 @@ def units(run) -> pd.DataFrame:
     """Scores of T1 as [(task, unit), method]."""
     rows = run.rows("T1")
     return rows[~rows["model"].isin(FLOORS)].pivot_table("value", ["task", "seed"], "model", sort=False)
-
-
-def add_gains(run) -> None:
-    """T2: every method minus the raw encoder, in every unit."""
-    found = units(run)
-    gaps = found.drop(columns=RAW).sub(found[RAW], axis=0)
-    rows = gaps.stack().rename("value").reset_index()
-    run.add(rows.assign(column=rows["task"], n=0), table="T2", dataset="all", metric="gain", protocol="paper")
-
-
-def add_ranks(run) -> None:
-    """T3: ranks by task and their mean; X-ranks: mean ranks where every dataset counts as a task of its own."""
-    labels = {"dataset": "all", "metric": "rank", "protocol": "paper", "seed": 0, "n": 0}
-    ranks = ranks_of(scores(run))
-    ranks[MEAN] = ranks.mean(axis=1)
-    rows = ranks.rename_axis("model").reset_index().melt("model", var_name="column")
-    run.add(rows.assign(task=rows["column"], **labels), table="T3")
-    means = ranks_of(scores(run, "X-datasets", ["task", "dataset"])).mean(axis=1)
-    rows = means.rename("value").rename_axis("model").reset_index()
-    run.add(rows, column=MEAN, task=MEAN, table="X-ranks", **labels)
-
-
-def add_costs(run, costs: Mapping[str, Mapping[str, float]]) -> None:
-    """T4: what the training of every method took."""
-    rows = pd.DataFrame(costs).T.rename_axis("model").reset_index().melt("model", var_name="column")
-    run.add(rows.assign(n=0, seed=0), table="T4", task="cost", dataset="all", metric="cost", protocol="paper")
-
-
-def tasks_table(run, papers: Mapping[str, str]) -> pd.DataFrame:
-    """Every task: the paper that asks it, the data behind it here, the metric, and how many items and units it has."""
-    rows = run.rows("X-datasets")
-    sizes = rows.groupby(["task", "dataset"], sort=False)["n"].max().reset_index().groupby("task", sort=False)
-    own = rows.groupby("task", sort=False)
-    table = {"data": sizes["dataset"].agg(", ".join), "metric": own["metric"].first(), "test items": sizes["n"].sum()}
-    table = pd.DataFrame(table | {"units": own["seed"].nunique()})
-    table.insert(0, "paper", table.index.map(papers))
-    return table

@@ -259,13 +259,6 @@ def chosen_ratio(rows: pd.DataFrame) -> float:
     return float(dev.groupby("compression")["value"].mean().idxmax())
 
 
-def compressed_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """T6, of rows or items of X-compression: the chosen ratio, with gold and with retrieved templates."""
-    rows = rows[rows["table"].eq("X-compression") & rows["chosen"].eq(True)]
-    kinds = rows["template"].map({"gold": "", "retrieved": ", retrieved templates"})
-    return rows.assign(table="T6", model=rows["model"].map(COMPRESSED) + kinds).drop(columns="chosen")
-
-
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
@@ -312,15 +305,6 @@ def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
         same = clusters["dataset"].eq(dataset) & clusters["model"].eq(name) & clusters["compression"].eq(ratio)
         parts.append(clusters[same].assign(table=figure, model=shown))
     return pd.concat(parts, ignore_index=True)
-
-
-def shape_points(rows: pd.DataFrame, dataset: str) -> pd.DataFrame:
-    """Uniformity and alignment by model, for F5 and F8; compressed ones are named by their ratio."""
-    rows = rows[(rows["dataset"] == dataset) & rows["metric"].isin(["Alignment", "Uniformity"])]
-    plain = rows["model"].replace({PAIR: "L_pair", ALIGNED: "L_pair, M_A"})
-    mixed = rows["model"].replace({PAIR: "λ", ALIGNED: "M_A, λ"}) + rows["compression"].map(" = {:g}".format)
-    named = rows.assign(model=plain.where(rows["compression"] == 0, mixed))
-    return named.pivot_table("value", "model", "metric", sort=False).reset_index().rename(columns=str.lower)
 
 
 def plane_of(

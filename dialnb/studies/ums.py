@@ -384,11 +384,3 @@ def drawn(made: Manipulation, texts: Sequence[str]) -> list[tuple[str, str, str]
     if made.second is not None:
         rows.append(("", texts[made.second], "given"))
     return rows
-
-
-def beside_baseline(rows: pd.DataFrame) -> pd.DataFrame:
-    """F3: how often the adversarial candidate is ranked first, every baseline beside its UMS model."""
-    rows = rows[rows["metric"].eq("Adversarial first") & rows["protocol"].eq("paper") & rows["model"].isin(MODELS)]
-    plain = rows["model"].str.removeprefix("UMS_")
-    data = rows[["seed", "value"]].assign(model=plain, approach=np.where(plain == rows["model"], "baseline", "UMS"))
-    return data.sort_values("model", kind="stable", ignore_index=True)
