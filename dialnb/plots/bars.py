@@ -22,7 +22,13 @@ HATCHES = ("", "///", "...", "xx")
 
 
 @drawn_from("model", "{bar}", "value")
-def grouped_bars(data: pd.DataFrame, *, bar: str, y_label: str = "score", title: str = "") -> Figure:
+def grouped_bars(
+    data: pd.DataFrame,
+    *,
+    bar: str,
+    y_label: str = "score",
+    title: str = "",
+) -> Figure:
     """A group of bars for each ``model``, one for each value of ``bar``, told apart by colour and hatching.
 
     Heights are means over everything else, written above the bars; whiskers are 95 % intervals over ``seed``, where
@@ -37,7 +43,12 @@ def grouped_bars(data: pd.DataFrame, *, bar: str, y_label: str = "score", title:
         scores = interval_of_seeds(kinds[kind], "model").reindex(groups)
         means = scores["mean"]
         whiskers = np.nan_to_num([means - scores["low"], scores["high"] - means])
-        look = {"color": colour, "edgecolor": "white", "hatch": HATCHES[place % len(HATCHES)], "ecolor": INK}
+        look = {
+            "color": colour,
+            "edgecolor": "white",
+            "hatch": HATCHES[place % len(HATCHES)],
+            "ecolor": INK,
+        }
         bars = axes.bar(left + place * width, means, width * 0.94, yerr=whiskers, label=str(kind), **look)
         axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.set_xticks(range(len(groups)), groups)

@@ -42,7 +42,13 @@ def scores_by_epoch(
 
     The band is the 95 % interval over seeds, where there are several; other columns are averaged over first.
     """
-    given = {"x": "epoch", "line": "model", "panels": panels, "log_x": False, "title": title}
+    given = {
+        "x": "epoch",
+        "line": "model",
+        "panels": panels,
+        "log_x": False,
+        "title": title,
+    }
     return sweep(data, dashed=dashed, **given, **labels)
 
 
@@ -75,7 +81,12 @@ def sweep(
             colour, marker, dashes = styles[label]
             if dashed is not None:
                 dashes = "--" if label in dashed else "-"
-            look = {"color": colour, "marker": marker, "linestyle": dashes, "label": str(label)}
+            look = {
+                "color": colour,
+                "marker": marker,
+                "linestyle": dashes,
+                "label": str(label),
+            }
             banded |= _line(axes, rows, x, look)
         panel = str(name).replace("_", " ")
         axes.set_title(panel or title)

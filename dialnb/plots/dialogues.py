@@ -10,7 +10,13 @@ from dialnb.plots.sketch import GAP, LEADING, Page, wrapped
 from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from, looks
 
 LETTERS = 84
-TINTS = {"utterance": SOFT, "target": ORANGE, "foreign": RED, "given": BLUE, "response": GREEN}
+TINTS = {
+    "utterance": SOFT,
+    "target": ORANGE,
+    "foreign": RED,
+    "given": BLUE,
+    "response": GREEN,
+}
 WORDS = {
     "target": "the right mark",
     "foreign": "foreign utterance, the right mark",

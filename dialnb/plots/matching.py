@@ -30,7 +30,12 @@ def architecture(data: pd.DataFrame, *, candidates: int = 10) -> Figure:
     turns = data[~data["role"].isin(("response", "negative"))]
     width, m = response.width, response.tokens
     page, top, middles = Page("Matching-guided embedding"), 0.8, []
-    for x, name in {0.25: "text", ENCODED: "encoder output", MATCHED: "matching $M_i$", SEEN: SEEN_NAME}.items():
+    for x, name in {
+        0.25: "text",
+        ENCODED: "encoder output",
+        MATCHED: "matching $M_i$",
+        SEEN: SEEN_NAME,
+    }.items():
         page.text(x, 0.58, name, SOFT)
     for row in turns.itertuples():
         height = _height(row.tokens)
@@ -70,7 +75,13 @@ def _height(tokens: int) -> float:
     return max(0.75, CELL * tokens + 0.3)
 
 
-def _encoded(page: Page, y: float, name: str, row: Any, colour: str) -> None:
+def _encoded(
+    page: Page,
+    y: float,
+    name: str,
+    row: Any,
+    colour: str,
+) -> None:
     """A text on its card, and the vectors of its tokens."""
     page.text(0.68, y, name, colour, ha="right")
     page.card(0.75, y - 0.24, 1.85, wrapped(row.text, 24, most=2), colour, height=0.48, size="small")
@@ -78,13 +89,27 @@ def _encoded(page: Page, y: float, name: str, row: Any, colour: str) -> None:
     _matrix(page, ENCODED, y, row.tokens, VECTOR, colour, f"{row.tokens}×{row.width}")
 
 
-def _matrix(page: Page, x: float, y: float, rows: int, columns: int, colour: str, name: str) -> None:
+def _matrix(
+    page: Page,
+    x: float,
+    y: float,
+    rows: int,
+    columns: int,
+    colour: str,
+    name: str,
+) -> None:
     """A grid of cells in shades of a colour, which mean nothing, with its name above."""
     i, j = np.indices((rows, columns))
     shades = 0.2 + 0.055 * ((7 * i + 5 * j + i * j) % 11)
     top = y - CELL * rows / 2
     xs, ys = x + CELL * np.arange(columns + 1), top + CELL * np.arange(rows + 1)
-    look = {"cmap": sns.light_palette(colour, as_cmap=True), "vmin": 0, "vmax": 1, "edgecolor": "white", "lw": 0.8}
+    look = {
+        "cmap": sns.light_palette(colour, as_cmap=True),
+        "vmin": 0,
+        "vmax": 1,
+        "edgecolor": "white",
+        "lw": 0.8,
+    }
     page.axes.pcolormesh(xs, ys, shades, **look)
     page.text(xs.mean(), top - 0.12, name, ha="center", size="small")
 

@@ -47,7 +47,13 @@ def pair_construction(
     return figure
 
 
-def _bracket(page: Page, number: int, upper: tuple, lower: tuple, kept: bool) -> None:
+def _bracket(
+    page: Page,
+    number: int,
+    upper: tuple,
+    lower: tuple,
+    kept: bool,
+) -> None:
     """Join two neighbours at their right edges, from the middle of one to that of the other."""
     high, low = sum(upper[:2]) / 2 + 0.05, sum(lower[:2]) / 2 - 0.05
     x = 0.9 + BUBBLE + 0.25

@@ -66,7 +66,14 @@ def projection_panels(
         side.axis("off")
         handles, labels = row[0].get_legend_handles_labels()
         if labels != explained:  # rows with the same labels are explained once
-            side.legend(handles, labels, loc="center left", bbox_to_anchor=(-0.12, 0.5), borderpad=0, labelspacing=0.35)
+            side.legend(
+                handles,
+                labels,
+                loc="center left",
+                bbox_to_anchor=(-0.12, 0.5),
+                borderpad=0,
+                labelspacing=0.35,
+            )
         explained = labels
     for model, axes in zip(models, grid[0]):
         axes.set_title(model)
@@ -79,7 +86,12 @@ def _title(data: pd.DataFrame) -> str:
     return f"{method} of sentence vectors"
 
 
-def _dots(axes: Axes, points: pd.DataFrame, style: tuple, label: str = "") -> None:
+def _dots(
+    axes: Axes,
+    points: pd.DataFrame,
+    style: tuple,
+    label: str = "",
+) -> None:
     """Draw the points of one label: in its colour, as small grey dots below all others, or as open circles."""
     colour, marker, _ = style
     look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3, "zorder": 3}
@@ -87,7 +99,14 @@ def _dots(axes: Axes, points: pd.DataFrame, style: tuple, label: str = "") -> No
         look |= {"edgecolor": "none", "zorder": 1}
     if style == CIRCLE:
         look |= {"facecolor": "none", "edgecolor": colour, "linewidth": 0.8}
-    axes.scatter(points["x"], points["y"], s=SIZES.get(marker, 26), marker=marker, label=label, **look)
+    axes.scatter(
+        points["x"],
+        points["y"],
+        s=SIZES.get(marker, 26),
+        marker=marker,
+        label=label,
+        **look,
+    )
 
 
 def _frame(axes: Axes, shown: pd.DataFrame) -> None:
@@ -100,7 +119,13 @@ def _frame(axes: Axes, shown: pd.DataFrame) -> None:
 
 
 @drawn_from("x", "y", "model", "label")
-def highlighted_panels(data: pd.DataFrame, *, highlight: Sequence[str], zoom: bool = True, title: str = "") -> Figure:
+def highlighted_panels(
+    data: pd.DataFrame,
+    *,
+    highlight: Sequence[str],
+    zoom: bool = True,
+    title: str = "",
+) -> Figure:
     """A panel for each model in which the ``highlight`` labels are coloured and all others grey (TaDSE, Figure 4).
 
     With ``zoom`` a second row shows the square in which the first two labels meet most.
@@ -119,7 +144,17 @@ def highlighted_panels(data: pd.DataFrame, *, highlight: Sequence[str], zoom: bo
         column[0].set_title(name)
         if zoom:
             (x, y), side = _meeting(shown, highlight)
-            column[0].add_patch(Rectangle((x, y), side, side, fill=False, edgecolor=INK, lw=1.1, zorder=4))
+            column[0].add_patch(
+                Rectangle(
+                    (x, y),
+                    side,
+                    side,
+                    fill=False,
+                    edgecolor=INK,
+                    lw=1.1,
+                    zorder=4,
+                )
+            )
             column[1].set(xlim=(x, x + side), ylim=(y, y + side), xlabel="the square above, larger")
     handles, _ = grid[0, 0].get_legend_handles_labels()
     legend_below(figure, handles, int(figure.get_figwidth() // 2.2))

@@ -92,7 +92,13 @@ def png(figure: Figure, dpi: float | None = None) -> bytes:
     """A figure as a picture, in our style's resolution or another; no word on who made it, so that bytes repeat."""
     stored = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(stored, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+        figure.savefig(
+            stored,
+            format="png",
+            dpi=dpi,
+            facecolor="white",
+            metadata={"Software": None},
+        )
     return stored.getvalue()
 
 

@@ -43,7 +43,13 @@ def template_clusters(data: pd.DataFrame) -> Figure:
     return page.cut(5.1)
 
 
-def _constellation(page: Page, middle: float, colour: str, template: str, around: list[str]) -> None:
+def _constellation(
+    page: Page,
+    middle: float,
+    colour: str,
+    template: str,
+    around: list[str],
+) -> None:
     """Draw a template as a star with its utterances around it, the spoken one filled, and their texts beside them."""
     x, listed, top = 4.35, 5.62, middle - 0.8
     page.axes.add_patch(Circle((x, middle), 0.95, facecolor=colour, alpha=0.1))

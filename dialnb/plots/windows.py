@@ -26,7 +26,14 @@ def frequency_share(data: pd.DataFrame, *, whole: str = "all corpora") -> Figure
     everything = data[data["corpus"] == whole]
     for name, (colour, marker, dashes) in looks(corpora["corpus"].sort_index()).items():
         rows = corpora[corpora["corpus"] == name]
-        (drawn,) = axes.plot(rows["top"], rows["share"], label=name, color=colour, linestyle=dashes, lw=1.1)
+        (drawn,) = axes.plot(
+            rows["top"],
+            rows["share"],
+            label=name,
+            color=colour,
+            linestyle=dashes,
+            lw=1.1,
+        )
         drawn.set(marker=marker, markersize=5, markevery=max(1, len(rows) // 5))
     if len(everything):
         axes.plot(everything["top"], everything["share"], color=INK, lw=3, label=whole)

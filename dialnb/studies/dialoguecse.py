@@ -141,7 +141,12 @@ def rebuilt(run, name: str) -> list[RetrievalQuery]:
     return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
 
-def rebuild(records: Dataset, size: int, act: str, seed: int = 24) -> list[RetrievalQuery]:
+def rebuild(
+    records: Dataset,
+    size: int,
+    act: str,
+    seed: int = 24,
+) -> list[RetrievalQuery]:
     """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named: each has 30
     others of its intent and 70 of other intents in its pool."""
     dialogues = []
@@ -160,7 +165,12 @@ def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
     intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
     words = [word for session in sessions for text in session for word in text.split()]
     size = len("".join(words)) if characters else len(words)
-    return {"dialogues": len(sessions), "turns": sum(map(len, sessions)), "words": size, "intents": len(intents)}
+    return {
+        "dialogues": len(sessions),
+        "turns": sum(map(len, sessions)),
+        "words": size,
+        "intents": len(intents),
+    }
 
 
 def counted(run, corpus: Corpus) -> dict[str, int]:
@@ -209,13 +219,22 @@ def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
         return Model()
     if s["chinese_encoder"]:
         return Model(start=s["chinese_encoder"])
-    settings = {"epochs": s["pretrain_epochs"], "batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
+    settings = {
+        "epochs": s["pretrain_epochs"],
+        "batch_size": s["pretrain_batch"],
+        "max_steps": s["pretrain_steps"],
+    }
     recipe = PretrainingRecipe("mini", settings=pretraining_settings("mini"))
     options = {"vocabulary": False, "name": "mini-chinese"}
     return Model(recipe, data=corpus.text, settings=settings | {"seed": s["seed"]}, options=options)
 
 
-def model(recipe: str, s: Mapping[str, Any], corpus: Corpus, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    corpus: Corpus,
+    **changes: Any,
+) -> Model:
     """A model as DialogueCSE's notebook trains it in a profile; other notebooks ask for the same.
 
     Stage one, "adaptation", continues the pre-training of "BERT, CORPUS"; the others go on from there, with the lower
@@ -232,7 +251,11 @@ def model(recipe: str, s: Mapping[str, Any], corpus: Corpus, **changes: Any) -> 
             options["turns"] = s["turns"]
         if recipe.startswith("DialogueCSE"):
             options["temperature"] = s["temperature"]
-        settings = {"epochs": s["epochs"], "learning_rate": s["learning_rate"], "freeze": -2}
+        settings = {
+            "epochs": s["epochs"],
+            "learning_rate": s["learning_rate"],
+            "freeze": -2,
+        }
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
         if len(corpus.dev):
@@ -249,13 +272,24 @@ def usual(run, corpus: Corpus, what: str) -> Any:
     return "both" if what == "sides" else run.settings[what]
 
 
-def unusual(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any]:
+def unusual(
+    run,
+    corpus: Corpus,
+    what: str,
+    values: Sequence[Any],
+) -> list[Any]:
     """The values of a sweep that need models of their own; there cannot be more dialogues than all."""
     main = usual(run, corpus, what) if values else None
     return [value for value in values if (value < main if what == "dialogues" else value != main)]
 
 
-def vary(recipe: str, s: Mapping[str, Any], corpus: Corpus, what: str, value: Any) -> Model:
+def vary(
+    recipe: str,
+    s: Mapping[str, Any],
+    corpus: Corpus,
+    what: str,
+    value: Any,
+) -> Model:
     """A model of the notebook with one thing changed, which is a column of its rows."""
     options = {what: value}
     if what == "dialogues":
@@ -276,7 +310,12 @@ def thinned(queries: Sequence[RetrievalQuery], limit: int | None) -> Sequence[Re
     return [asked.get(query.id) or replace(query, positives=(), negatives=()) for query in kept]
 
 
-def view(encoder: Encoder, how: str, flow_steps: int = 200, seed: int = 0) -> tuple[SupportsEncode, str]:
+def view(
+    encoder: Encoder,
+    how: str,
+    flow_steps: int = 200,
+    seed: int = 0,
+) -> tuple[SupportsEncode, str]:
     """The encoder as a baseline of T2 reads it, and its pooling: its word vectors, ``[CLS]``, the mean of the tokens,
     or the mean through a transformation of the space."""
     if how == "words":
@@ -307,7 +346,13 @@ def score(
     return rows.assign(substitute="; ".join(filter(None, notes)))
 
 
-def chance(encoder: SupportsEncode, records: TestSet, dataset: str, limit: int | None, **_: Any) -> pd.DataFrame:
+def chance(
+    encoder: SupportsEncode,
+    records: TestSet,
+    dataset: str,
+    limit: int | None,
+    **_: Any,
+) -> pd.DataFrame:
     """MAP and MRR of a random order of the same pools."""
     rows = evaluate_retrieval(encoder, thinned(records.queries, limit), dataset=dataset)
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
@@ -380,7 +425,12 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
     for number, (turn, named) in enumerate(zip(turns, words), 1):
         matrix = losses.matching_matrix(turn, torch.ones(len(turn)), response, torch.ones(len(response))).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
-        part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
+        part = {
+            "turn": number,
+            "row": row,
+            "word": np.take(named, row),
+            "column": column,
+        }
         part |= {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}
         parts.append(pd.DataFrame(part))
     return pd.concat(parts, ignore_index=True)

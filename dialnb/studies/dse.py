@@ -33,7 +33,12 @@ PROBE = "probe"
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 
-def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    dialogues: Dialogues,
+    **changes: Any,
+) -> Model:
     """A model as DSE's notebook trains it in a profile; other notebooks ask for the same.
 
     The rates of a profile are those of DSE: the other recipes were printed with rates that move small encoders too.
@@ -114,7 +119,13 @@ def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:
             lists = [draws for name, draws in task.values(run.settings).items() if name.endswith("seeds")]
             here = f"{', '.join(run.datasets(task))}; seeds: {len(lists[0]) if lists else 1}"
         cells = dict(zip(("datasets", "setting", "seeds"), printed.values, strict=True))
-        rows.append({"task": printed.labels["model"], **cells, "here": here})
+        rows.append(
+            {
+                "task": printed.labels["model"],
+                **cells,
+                "here": here,
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -126,23 +126,43 @@ def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
         groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
-        common = {"task": "", "dataset": dataset, "protocol": "paper", "n": len(part)}
+        common = {
+            "task": "",
+            "dataset": dataset,
+            "protocol": "paper",
+            "n": len(part),
+        }
         for group, value in part["value"].groupby(groups).mean().items():
             rows += tidy_rows({metric: scale * value}, seed=int(group), **common)
     return tidy_frame(rows)
 
 
-def neighbours_in_groups(encoder: Encoder, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
+def neighbours_in_groups(
+    encoder: Encoder,
+    records: Dataset,
+    dataset: str,
+    **limits: int | None,
+) -> pd.DataFrame:
     """TaDSE's test: the intent of the nearest training utterance."""
     return by_group(tadse.neighbours_of(encoder, records, dataset, **limits)["items"])
 
 
-def majority_in_groups(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
+def majority_in_groups(
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    **limits: int | None,
+) -> pd.DataFrame:
     """The floor of TaDSE's test: the most frequent intent, whatever is said."""
     return by_group(tadse.majority_of(encoder, records, dataset, **limits)["items"])
 
 
-def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+def blocks_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    questions: int | None,
+) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once, rows = tasks.question_answers(records, questions), EncodeOnce(encoder), []
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
@@ -153,7 +173,12 @@ def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, qu
     return pd.concat(rows, ignore_index=True)
 
 
-def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+def replies_in_groups(
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    groups: int | None,
+) -> pd.DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
@@ -183,7 +208,12 @@ def retrieval_in_groups(
     return pd.concat(rows, ignore_index=True)
 
 
-def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+def similarity_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+) -> pd.DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
@@ -191,7 +221,12 @@ def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str
         return {"Corr": float(evaluate_similarity(once, [pairs[i] for i in rows], dataset=dataset)["value"].iloc[0])}
 
     groups = item_groups(range(len(pairs)), GROUPS)
-    labels = {"task": "similarity", "dataset": dataset, "protocol": "paper", "n": len(pairs)}
+    labels = {
+        "task": "similarity",
+        "dataset": dataset,
+        "protocol": "paper",
+        "n": len(pairs),
+    }
     return tidy_frame(group_rows(score, groups, **labels))
 
 
@@ -211,7 +246,11 @@ def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str,
             labels["encoder"] = "none"
         run.add(own, table="X-datasets", **labels)
         means = own.pivot_table("value", "seed", "dataset").dropna().mean(axis=1).rename("value").reset_index()
-        labels |= {"column": task, "dataset": "all", "metric": where[task]["metric"]}
+        labels |= {
+            "column": task,
+            "dataset": "all",
+            "metric": where[task]["metric"],
+        }
         run.add(means.assign(n=int(own.groupby("dataset")["n"].max().sum())), table="T1", **labels)
 
 

@@ -30,7 +30,15 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
         best = means.index[0]
         equal = [name for name in means.index[1:] if mean_interval((part[best] - part[name]).to_numpy()).low <= 0]
         gain = mean_interval((part[best] - part[RAW]).to_numpy()) if best != RAW else None
-        lines.append({"task": task, "pick": best, "score": means[best], "gain": gain, "equal": equal})
+        lines.append(
+            {
+                "task": task,
+                "pick": best,
+                "score": means[best],
+                "gain": gain,
+                "equal": equal,
+            }
+        )
     return pd.DataFrame(lines).set_index("task")
 
 

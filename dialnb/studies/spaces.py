@@ -19,7 +19,13 @@ from dialnb.studies.tasks import question_answers, train_and_test
 OUTSIDE, RANDOM = "out of scope", "random response"
 
 
-def sample_intents(records: Dataset, intents: int, points: int, outside: int, seed: int) -> list[IntentUtterance]:
+def sample_intents(
+    records: Dataset,
+    intents: int,
+    points: int,
+    outside: int,
+    seed: int,
+) -> list[IntentUtterance]:
     """``points`` test utterances of each of ``intents`` classes drawn by ``seed``, then out-of-scope ones."""
     by_intent: dict[str, list[IntentUtterance]] = {"oos": []}
     for record in records.filter(split="test"):
@@ -69,12 +75,23 @@ def clusters_of(
         kept = sample_intents(records, plot_intents, plot_points, 0, seed)
         vectors = encoder.encode([record.text for record in kept])
         value = 100 * silhouette_score(vectors, [record.intent for record in kept], metric="cosine")
-        common = {"task": "clusters", "dataset": dataset, "protocol": "clean", "seed": seed, "n": len(kept)}
+        common = {
+            "task": "clusters",
+            "dataset": dataset,
+            "protocol": "clean",
+            "seed": seed,
+            "n": len(kept),
+        }
         rows += tidy_rows({"Silhouette": value}, **common)
     return tidy_frame(rows)
 
 
-def geometry_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+def geometry_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+) -> pd.DataFrame:
     """Uniformity and alignment of the test utterances of an intent dataset (lower is better for both)."""
     _, test = train_and_test(records, limit)
     return shape_of(encoder.encode([row.text for row in test]), [row.intent for row in test], dataset)

@@ -85,7 +85,12 @@ def filled(sets: Mapping[str, Dataset], s: Mapping[str, Any], **changes: Any) ->
     return Templates([Filled(name, records, **given) for name, records in sets.items()])
 
 
-def model(recipe: str, s: Mapping[str, Any], templates: Templates, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    templates: Templates,
+    **changes: Any,
+) -> Model:
     """A model as TaDSE's notebook trains it in a profile, from the model "SimCSE"; other notebooks ask for the same.
 
     Models with M_A are trained longer on a single dataset. Temperature and weights are those of the profile, where it
@@ -102,7 +107,12 @@ def model(recipe: str, s: Mapping[str, Any], templates: Templates, **changes: An
         if recipe != LOSSES["L_u + L_t"]:
             options["weight_pair"] = s["weight_pair"]
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
-    given = {"start": "SimCSE", "pooling": s["pooling"], "settings": settings, "options": options}
+    given = {
+        "start": "SimCSE",
+        "pooling": s["pooling"],
+        "settings": settings,
+        "options": options,
+    }
     return Model(recipe, data=templates, **given | changes)
 
 
@@ -173,14 +183,35 @@ def majority_of(
     return scored({1: answer}, np.array([row.intent for row in asked]), dataset, pooling="")
 
 
-def scored(answers: Mapping[int, Any], wanted: np.ndarray, dataset: str, **labels: Any) -> dict[str, pd.DataFrame]:
+def scored(
+    answers: Mapping[int, Any],
+    wanted: np.ndarray,
+    dataset: str,
+    **labels: Any,
+) -> dict[str, pd.DataFrame]:
     """Give tidy rows of the answers by k, and rows by test item (100 where the answer was right)."""
-    common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
+    common = {
+        "task": "intent",
+        "dataset": dataset,
+        "protocol": "paper",
+        "method": "kNN",
+        **labels,
+    }
     rows, items = [], []
     for k, answer in answers.items():
         right = 100.0 * (answer == wanted)
         rows += tidy_rows({"Accuracy": right.mean()}, n=len(wanted), k=k, **common)
-        items.append(pd.DataFrame({"item": range(len(wanted)), "value": right, "metric": "Accuracy", "k": k, **common}))
+        items.append(
+            pd.DataFrame(
+                {
+                    "item": range(len(wanted)),
+                    "value": right,
+                    "metric": "Accuracy",
+                    "k": k,
+                    **common,
+                }
+            )
+        )
     return {"rows": tidy_frame(rows), "items": pd.concat(items, ignore_index=True)}
 
 
@@ -207,7 +238,12 @@ class Compressed:
         """In place of the rows' own templates, which take annotation: the known one nearest to each utterance."""
         return known[nearest(self._inside([row.text for row in rows]), known)[1][:, 0]]
 
-    def vectors(self, rows: Sequence[IntentUtterance], templates: np.ndarray, ratio: float) -> np.ndarray:
+    def vectors(
+        self,
+        rows: Sequence[IntentUtterance],
+        templates: np.ndarray,
+        ratio: float,
+    ) -> np.ndarray:
         texts = [row.text for row in rows]
         if not ratio:
             return self.plain(texts)
@@ -244,7 +280,12 @@ def compression_of(
         for ratio in ratios:
             references_there = model.vectors(known, means, ratio)
             for kind, templates in kinds.items():
-                labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
+                labels = {
+                    "split": split,
+                    "template": kind,
+                    "compression": ratio,
+                    "pooling": model.pooling,
+                }
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
     rows, items = (pd.concat([part[name] for part in parts], ignore_index=True) for name in ("rows", "items"))
@@ -291,7 +332,13 @@ def space_of(
                 "Uniformity": geometry.uniformity(vectors[part]),
                 "Silhouette": 100 * float(silhouette_score(vectors[part], labels, metric="cosine")),
             }
-            common = {"task": "geometry", "dataset": dataset, "n": len(part), "seed": seed, "compression": ratio}
+            common = {
+                "task": "geometry",
+                "dataset": dataset,
+                "n": len(part),
+                "seed": seed,
+                "compression": ratio,
+            }
             rows += tidy_rows(values, protocol=protocol, **common)
     return tidy_frame(rows)
 
@@ -358,7 +405,16 @@ def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance])
         rows += _cells("T1", name, _first_table(line), substitute)
         if not substitute:
             growth = {"value": line["utterances"] / line["orig_utterances"], "metric": "growth"}
-            rows.append({"table": "T1", "model": name, "dataset": name, "n": 1, "task": "statistics"} | growth)
+            rows.append(
+                {
+                    "table": "T1",
+                    "model": name,
+                    "dataset": name,
+                    "n": 1,
+                    "task": "statistics",
+                }
+                | growth
+            )
         slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
         sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
         rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
@@ -368,7 +424,12 @@ def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance])
     run.add(pd.DataFrame(rows), seed=0)
 
 
-def _cells(table: str, name: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
+def _cells(
+    table: str,
+    name: str,
+    values: Mapping[str, float],
+    substitute: str,
+) -> list[dict[str, Any]]:
     return count_rows("column", values, substitute, n=1, table=table, model=name)
 
 
@@ -416,5 +477,12 @@ def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
         texts = [("utterance", row.text), *(("other", text) for text in same[:2]), ("template", make_template(row))]
         texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
         texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
-        rows += [{"intent": row.intent, "kind": kind, "text": text} for kind, text in texts]
+        rows += [
+            {
+                "intent": row.intent,
+                "kind": kind,
+                "text": text,
+            }
+            for kind, text in texts
+        ]
     return pd.DataFrame(rows)

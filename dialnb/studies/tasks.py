@@ -85,24 +85,46 @@ def intents_of(
     return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
 
 
-def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> pd.DataFrame:
+def scope_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+    shots,
+    seeds,
+) -> pd.DataFrame:
     """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
     train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)
     return evaluate_scope(encoder, train, test, dataset=dataset, shots=shots, seeds=seeds)
 
 
-def blocks_of(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+def blocks_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    questions: int | None,
+) -> pd.DataFrame:
     """T4, left: the answer to a question among the 100 of its block, over three shuffles."""
     return evaluate_blocks(encoder, question_answers(records, questions), dataset=dataset)
 
 
-def candidates_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+def candidates_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    groups: int | None,
+) -> pd.DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
     chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
     return pd.concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
 
 
-def nli_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+def nli_of(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+) -> pd.DataFrame:
     """X1: is the entailed sentence closer than the contradicting one?"""
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
@@ -197,7 +219,12 @@ def finetuned_intents_of(
     finetune_rate: float = 1.0,
 ) -> pd.DataFrame:
     """T7: a classifier on a few examples of each intent."""
-    options = {"dataset": dataset, "shots": shots, "seeds": finetune_seeds, "recipe": INTENTS.times(finetune_rate)}
+    options = {
+        "dataset": dataset,
+        "shots": shots,
+        "seeds": finetune_seeds,
+        "recipe": INTENTS.times(finetune_rate),
+    }
     return finetune_intents(encoder, *train_and_test(records, limit), **options)
 
 

@@ -50,7 +50,13 @@ BATCH = 64
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def from_scratch(shape: str, kind: str, s: Mapping[str, Any], data: Any, start: Encoder | None = None) -> Model:
+def from_scratch(
+    shape: str,
+    kind: str,
+    s: Mapping[str, Any],
+    data: Any,
+    start: Encoder | None = None,
+) -> Model:
     """An encoder that is pretrained here: with the words of ``start`` and, where it has that shape, from its weights at
     half the rate, since one from scratch stays at chance in the steps that a run of minutes has; without ``start`` a
     Chinese one with words of its own."""
@@ -62,16 +68,29 @@ def from_scratch(shape: str, kind: str, s: Mapping[str, Any], data: Any, start: 
         language, warm = "English", has_shape(start.transformer, shape)
         made = f"from {start.name}" if warm else made
         rate = usual.learning_rate * (0.5 if warm else 1)
-        settings = {"epochs": s["pretrain_epochs"], "max_steps": s["pretrain_steps"], "learning_rate": rate}
+        settings = {
+            "epochs": s["pretrain_epochs"],
+            "max_steps": s["pretrain_steps"],
+            "learning_rate": rate,
+        }
         options = {"warm": warm, "name": shape}
     label = {"encoder": f"{language} {kind} ({made})"}
     return Model(PretrainingRecipe(shape, kind.lower(), settings=usual), "", data, settings, options, labels=label)
 
 
-def post_training(kind: str, s: Mapping[str, Any], lists: Lists, start: str) -> Model:
+def post_training(
+    kind: str,
+    s: Mapping[str, Any],
+    lists: Lists,
+    start: str,
+) -> Model:
     """The "+" of a model: language modelling goes on over the contexts of the corpus it will be trained on."""
     recipe = "replaced tokens" if kind == "ELECTRA" else "next sentences"
-    settings = {"batch_size": s["post_batch"], "epochs": s["post_epochs"], "learning_rate": s["post_rate"]}
+    settings = {
+        "batch_size": s["post_batch"],
+        "epochs": s["post_epochs"],
+        "learning_rate": s["post_rate"],
+    }
     return Model(recipe, start, lists, settings | {"chunk": None}, {"max_length": s["max_length"]})
 
 
@@ -85,7 +104,11 @@ def model(
     """
     settings = {name: s[name] for name in ("learning_rate", "head_learning_rate")}
     settings["epochs"] = s["sample_epochs"] if corpus in CHINESE else s["epochs"]
-    options = {"max_length": s["max_length"], "tasks": tuple(tasks), "protocol": "paper"} | changes.pop("options", {})
+    options = {
+        "max_length": s["max_length"],
+        "tasks": tuple(tasks),
+        "protocol": "paper",
+    } | changes.pop("options", {})
     watched = {}
     if corpus == "Ubuntu" and s["dev_groups"]:
         watched["validation"] = Lists(lists.parts, s["dev_groups"], "dev")
@@ -127,7 +150,11 @@ def statistics(groups: Sequence[SelectionGroup]) -> dict[str, float]:
     sizes = [len(group.labels) for group in groups]
     right = sum(sum(group.labels) for group in groups)
     turns = np.average([len(group.context) for group in groups], weights=sizes)
-    return {"pairs": sum(sizes), "pos:neg": (sum(sizes) - right) / max(1, right), "average turns": round(turns, 2)}
+    return {
+        "pairs": sum(sizes),
+        "pos:neg": (sum(sizes) - right) / max(1, right),
+        "average turns": round(turns, 2),
+    }
 
 
 def count_lists(sets: Mapping[str, list[Dataset]]) -> pd.DataFrame:
@@ -185,7 +212,13 @@ def answers_by(
     once = ScoreOnce(scorer)
     scores = once(asked)
     rows = [selection_rows(scores, [group.labels for group in asked], dataset=dataset)]
-    right = pd.DataFrame({"metric": "R10@1", "item": range(len(asked)), "value": first_is_right(scores, asked)})
+    right = pd.DataFrame(
+        {
+            "metric": "R10@1",
+            "item": range(len(asked)),
+            "value": first_is_right(scores, asked),
+        }
+    )
     right = right[[any(group.labels) for group in asked]]
     items = [right.assign(task="response selection", protocol="paper", dataset=dataset)]
     for kind in kinds if seeds else ():
@@ -198,7 +231,11 @@ def answers_by(
     joined = pd.concat(items, ignore_index=True)
     talks = [conversation_of(asked[item]) for item in joined["item"]]
     pairs = right_and_adversary(once, asked, seeds[0]) if seeds else pd.DataFrame()
-    return {"rows": pd.concat(rows, ignore_index=True), "items": joined.assign(group=talks), "scores": pairs}
+    return {
+        "rows": pd.concat(rows, ignore_index=True),
+        "items": joined.assign(group=talks),
+        "scores": pairs,
+    }
 
 
 def first_is_right(scores: Sequence[Sequence[float]], groups: Sequence[SelectionGroup]) -> np.ndarray:
@@ -304,7 +341,12 @@ def project_marks(
 
 
 @torch.inference_mode()
-def geometry_of(encoder: Selector, records: Sequence[Dataset], dataset: str, groups: int) -> pd.DataFrame:
+def geometry_of(
+    encoder: Selector,
+    records: Sequence[Dataset],
+    dataset: str,
+    groups: int,
+) -> pd.DataFrame:
     """Uniformity of the [CLS] vectors of test inputs, and alignment of those with equal label (right or wrong)."""
     asked = Lists(records, groups, "test").read()
     examples = manipulation_examples(encoder.encoder, asked, encoder.max_length, tasks=())

@@ -51,7 +51,13 @@ WHOLE = "all corpora"
 POINTS = 120
 
 
-def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, sweep: bool = False, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    dialogues: Dialogues,
+    sweep: bool = False,
+    **changes: Any,
+) -> Model:
     """A model as WMDC's notebook trains it in a profile; the baselines are those of DSE's notebook.
 
     The points of a sweep may have fewer steps, all of them the same number.
@@ -59,7 +65,11 @@ def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, sweep: bool =
     if not recipe.startswith("WMDC"):
         return dse.model(recipe, s, dialogues, **changes)
     rate = s["wmdc_learning_rate"]
-    settings = {"learning_rate": rate, "head_learning_rate": rate and HEAD * rate, "epochs": s["wmdc_epochs"]}
+    settings = {
+        "learning_rate": rate,
+        "head_learning_rate": rate and HEAD * rate,
+        "epochs": s["wmdc_epochs"],
+    }
     if sweep and s["sweep_steps"]:
         settings["max_steps"] = s["sweep_steps"]
     return Model(recipe, data=dialogues, settings=settings, **changes)
@@ -85,7 +95,13 @@ def named_corpora(name: str) -> dict[str, Dataset]:
     return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
-def count_corpora(corpora: dict[str, Dataset], limit: int | None, rare: int, draws: int, pairs: int) -> dict[str, Any]:
+def count_corpora(
+    corpora: dict[str, Dataset],
+    limit: int | None,
+    rare: int,
+    draws: int,
+    pairs: int,
+) -> dict[str, Any]:
     """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
     corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
     sizes, curves, dialogues = [], [], []
@@ -97,7 +113,11 @@ def count_corpora(corpora: dict[str, Dataset], limit: int | None, rare: int, dra
         every += frequencies
         if label in NINE:
             nine += frequencies
-        size = {"corpus": label, "dialogues": len(said), "utterances": sum(map(len, said))}
+        size = {
+            "corpus": label,
+            "dialogues": len(said),
+            "utterances": sum(map(len, said)),
+        }
         size["exchanges"] = part.column("utterances.speaker").count("user")
         size["domains"] = len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")})  # SGD numbers them
         sizes.append(size | {"distinct": len(frequencies)})
@@ -122,7 +142,13 @@ def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> p
     size, rows = min(size, len(order) // draws), []
     for number, place in enumerate(order[: draws * size]):
         k = int(rng.integers(longest, len(said[place])))
-        rows.append({"draw": number // size, "context": list(said[place][k - longest : k]), "response": said[place][k]})
+        rows.append(
+            {
+                "draw": number // size,
+                "context": list(said[place][k - longest : k]),
+                "response": said[place][k],
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -149,8 +175,20 @@ def corpus_rows(run, found: Mapping[str, Any]) -> None:
     whole = s.corpus != "bundled" and s.count_dialogues is None
     shares = []
     for name, curve in found["curves"].groupby("corpus", sort=False):
-        shares.append({"dataset": name, "value": top_share(curve), "n": int(sizes["distinct"].get(name, 0))})
-    labels = {"task": "statistics", "metric": "top 1 % share", "protocol": "clean", "seed": 0, "model": "counted"}
+        shares.append(
+            {
+                "dataset": name,
+                "value": top_share(curve),
+                "n": int(sizes["distinct"].get(name, 0)),
+            }
+        )
+    labels = {
+        "task": "statistics",
+        "metric": "top 1 % share",
+        "protocol": "clean",
+        "seed": 0,
+        "model": "counted",
+    }
     run.add(pd.DataFrame(shares), table="F1", **labels)
     run.add(_frequent(found["frequencies"]["nine"], whole), table="T5")
     tables: dict[str, list] = {"T6": [], "T7": []}
@@ -174,7 +212,13 @@ def corpus_rows(run, found: Mapping[str, Any]) -> None:
             run.note_absent("out of reach: too large, not public or not redistributable", table)
 
 
-def _cells(model: str, dialogues: int, utterances: int, substitute: str, domains: int = 0) -> list[dict[str, Any]]:
+def _cells(
+    model: str,
+    dialogues: int,
+    utterances: int,
+    substitute: str,
+    domains: int = 0,
+) -> list[dict[str, Any]]:
     """The rows of one printed row, the average number of turns among them."""
     values = {"dialogues": dialogues, "utterances": utterances}
     if domains:
@@ -296,7 +340,12 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
             "Anisotropy": geometry.anisotropy(alone),
             "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
-        labels = {"task": "geometry", "dataset": "responses", "protocol": "clean", "n": len(alone)}
+        labels = {
+            "task": "geometry",
+            "dataset": "responses",
+            "protocol": "clean",
+            "n": len(alone),
+        }
         rows += tidy_rows(values, seed=int(draw), **labels)
     return tidy_frame(rows)
 
@@ -311,7 +360,12 @@ def frequent_places(
     return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")
 
 
-def add_scores(run, table: str, scores: pd.DataFrame, columns: Sequence[str]) -> None:
+def add_scores(
+    run,
+    table: str,
+    scores: pd.DataFrame,
+    columns: Sequence[str],
+) -> None:
     """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
     if len(scores):
         kept = ["model", *columns, "seed", "value", "n", "task", "metric", "dataset", "protocol"]
