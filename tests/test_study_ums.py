@@ -154,11 +154,11 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
 
 def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights_at_half_the_rate():
     mini, s = load_encoder("mini", device="cpu"), resolved("gpu")
-    warm, cold = (ums.from_scratch(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
+    warm, cold = (ums.pretrained(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
     assert warm.options["warm"] and not cold.options["warm"]
     assert warm.settings["learning_rate"] == warm.recipe.settings.learning_rate / 2
     assert warm.labels["encoder"] == "English ELECTRA (from mini)"
-    assert not ums.from_scratch("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
+    assert not ums.pretrained("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

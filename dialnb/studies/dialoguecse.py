@@ -32,15 +32,20 @@ from dialnb.examples.readings import Lacking, Sentences, Sessions, thin
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
-from dialnb.studies.shared import NAMES, count_rows, count_table, shape_of
-from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
+from dialnb.studies.shared import NAMES, count_rows, count_table, from_scratch, shape_of
 
 SLUG = "dialoguecse"
 TESTS, REBUILT = NAMES[SLUG]["tests"], NAMES[SLUG]["rebuilt"]
 """Evaluation sets by corpus; those that are rebuilt from intents, by the dialogue act of the utterances that count."""
 
-MATCHING = ("SiameseBERT-s", "SiameseBERT-m", "DialogueCSE I1", "DialogueCSE I2")
-"""The dialogue-based rows of T2: "-s" reads one turn, "-m" several as one sequence."""
+SEVERAL = ("negatives", "turns")
+MATCHING = {
+    "SiameseBERT-s": ("negatives",),
+    "SiameseBERT-m": SEVERAL,
+    "DialogueCSE I1": (*SEVERAL, "temperature"),
+    "DialogueCSE I2": (*SEVERAL, "temperature"),
+}
+"""The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence."""
 
 POOLS_INSTEAD = "retrieval pools rebuilt from the intents of its movie and taxi dialogues"
 WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
@@ -90,7 +95,8 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
     Dialogues of fewer than four turns are dropped, but not in MDC (Section 5.1).
     """
     s = s or run.settings
-    parts, lacking = list(run.data(name, SLUG).values()), list(run.lacking(name, SLUG).values())
+    parts = list(run.data(name, SLUG).values())
+    lacking = list(run.lacking(name, SLUG).values())
     if name != "ECD":
         parts = [part.filter(split="train") for part in parts] if name == "SGD" else parts
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
@@ -224,9 +230,8 @@ def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
         "batch_size": s["pretrain_batch"],
         "max_steps": s["pretrain_steps"],
     }
-    recipe = PretrainingRecipe("mini", settings=pretraining_settings("mini"))
-    options = {"vocabulary": False, "name": "mini-chinese"}
-    return Model(recipe, data=corpus.text, settings=settings | {"seed": s["seed"]}, options=options)
+    settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
+    return from_scratch("mini", corpus.text, settings, vocabulary=False, name="mini-chinese")
 
 
 def model(
@@ -246,11 +251,7 @@ def model(
         options = {"sentences": s["sentences"], "head_steps": s["head_steps"]}
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
-        options = {"negatives": s["negatives"]}
-        if recipe != "SiameseBERT-s":
-            options["turns"] = s["turns"]
-        if recipe.startswith("DialogueCSE"):
-            options["temperature"] = s["temperature"]
+        options = {name: s[name] for name in MATCHING[recipe]}
         settings = {
             "epochs": s["epochs"],
             "learning_rate": s["learning_rate"],
@@ -360,8 +361,8 @@ def chance(
 
 def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
-    named = pd.DataFrame([(query.intent, query.text) for query in queries if query.intent], columns=["label", "text"])
-    named = named.drop_duplicates()
+    named = pd.DataFrame({"label": [query.intent for query in queries], "text": [query.text for query in queries]})
+    named = named[named["label"] != ""].drop_duplicates()
     sizes = named["label"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
     parts = [named[named["label"] == label].head(points) for label in sizes.index[:intents]]
     chosen = pd.concat([named.head(0), *parts])
@@ -394,7 +395,8 @@ def plane_of(
 def shapes_of(encoder: Encoder, group: MatchingGroup) -> pd.DataFrame:
     """For F1: the texts of a group with their roles, numbers of tokens and width of vectors."""
     before, after = neighbours(group)
-    roles = [f"u{place}" for place in range(-len(before), 0)] + [f"u+{place}" for place in range(1, len(after) + 1)]
+    roles = [f"u{place}" for place in range(-len(before), 0)]
+    roles += [f"u+{place}" for place in range(1, len(after) + 1)]
     texts = [*before[::-1], *after, *group.candidates[:2]]
     data = pd.DataFrame({"role": [*roles, "response", "negative"], "text": texts})
     return data.assign(tokens=encoder.tokenize(texts, 50).lengths, width=encoder.dim)

@@ -245,22 +245,27 @@ def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str,
         if model in FLOORS:
             labels["encoder"] = "none"
         run.add(own, table="X-datasets", **labels)
-        means = own.pivot_table("value", "seed", "dataset").dropna().mean(axis=1).rename("value").reset_index()
+        wide = own.pivot_table("value", "seed", "dataset").dropna()
+        means = wide.mean(axis=1).rename("value").reset_index()
+        sizes = own.groupby("dataset")["n"].max()
         labels |= {
             "column": task,
             "dataset": "all",
             "metric": where[task]["metric"],
         }
-        run.add(means.assign(n=int(own.groupby("dataset")["n"].max().sum())), table="T1", **labels)
+        run.add(means.assign(n=int(sizes.sum())), table="T1", **labels)
 
 
 def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:
     """Scores [method, task] of the methods that answer every task, in the order of T1; floors have no rank."""
-    rows = run.rows(table)
-    return rows[~rows["model"].isin(FLOORS)].pivot_table("value", "model", by, sort=False).dropna()
+    return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
 def units(run) -> pd.DataFrame:
     """Scores of T1 as [(task, unit), method]."""
-    rows = run.rows("T1")
-    return rows[~rows["model"].isin(FLOORS)].pivot_table("value", ["task", "seed"], "model", sort=False)
+    return _methods(run, "T1").pivot_table("value", ["task", "seed"], "model", sort=False)
+
+
+def _methods(run, table: str) -> pd.DataFrame:
+    rows = run.rows(table)
+    return rows[~rows["model"].isin(FLOORS)]

@@ -15,7 +15,9 @@ import yaml
 
 from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.examples.readings import Reading
 from dialnb.runs.grid import Model
+from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
 
 NAMES = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 """By paper: checkpoints by row, and the names that datasets have in its tables."""
@@ -24,6 +26,12 @@ NAMES = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding
 def changed(model: Model, settings: Mapping[str, Any], **fields: Any) -> Model:
     """A model with other settings of its training, or other fields."""
     return replace(model, settings=dict(model.settings) | settings, **fields)
+
+
+def from_scratch(shape: str, data: Reading, settings: Mapping[str, Any], kind: str = "bert", **options: Any) -> Model:
+    """An encoder of this shape that is pretrained here."""
+    recipe = PretrainingRecipe(shape, kind, settings=pretraining_settings(shape))
+    return Model(recipe, data=data, settings=settings, options=options)
 
 
 def count_rows(

@@ -5,6 +5,7 @@ profile, what a selector is asked, the special tokens, the drawings. Models, tas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ from dialnb.examples.readings import Lists
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import Model, Watch
-from dialnb.studies.shared import count_rows, shape_of
-from dialnb.training.pretrain import PretrainingRecipe, has_shape, pretraining_settings
+from dialnb.studies.shared import count_rows, from_scratch, shape_of
+from dialnb.training.pretrain import has_shape, pretraining_settings
 
 MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
@@ -50,32 +51,21 @@ BATCH = 64
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def from_scratch(
-    shape: str,
-    kind: str,
-    s: Mapping[str, Any],
-    data: Any,
-    start: Encoder | None = None,
-) -> Model:
+def pretrained(shape: str, kind: str, s: Mapping[str, Any], data: Any, start: Encoder | None = None) -> Model:
     """An encoder that is pretrained here: with the words of ``start`` and, where it has that shape, from its weights at
     half the rate, since one from scratch stays at chance in the steps that a run of minutes has; without ``start`` a
     Chinese one with words of its own."""
-    usual = pretraining_settings(shape)
+    language, made = "Chinese", f"{shape}, from scratch"
     settings = {"epochs": s["chinese_epochs"], "batch_size": 256}
     options = {"vocabulary": False, "name": f"Chinese {shape}"}
-    language, made = "Chinese", f"{shape}, from scratch"
     if start is not None:
         language, warm = "English", has_shape(start.transformer, shape)
         made = f"from {start.name}" if warm else made
-        rate = usual.learning_rate * (0.5 if warm else 1)
-        settings = {
-            "epochs": s["pretrain_epochs"],
-            "max_steps": s["pretrain_steps"],
-            "learning_rate": rate,
-        }
+        rate = pretraining_settings(shape).learning_rate * (0.5 if warm else 1)
+        settings = {"epochs": s["pretrain_epochs"], "max_steps": s["pretrain_steps"], "learning_rate": rate}
         options = {"warm": warm, "name": shape}
-    label = {"encoder": f"{language} {kind} ({made})"}
-    return Model(PretrainingRecipe(shape, kind.lower(), settings=usual), "", data, settings, options, labels=label)
+    model = from_scratch(shape, data, settings, kind.lower(), **options)
+    return replace(model, labels={"encoder": f"{language} {kind} ({made})"})
 
 
 def post_training(
@@ -395,7 +385,9 @@ def example_rows(group: SelectionGroup, item: int, scores: Mapping[str, pd.DataF
     own = {name: scored.set_index("item").loc[item] for name, scored in scores.items()}
     said = int(next(iter(own.values()))["utterance"])
     last = max(0, len(group.context) - 4)
-    shown = [*([group.context[said], "…"] if said < last else []), *group.context[last:]]
+    shown = list(group.context[last:])
+    if said < last:
+        shown = [group.context[said], "…", *shown]
     rows = [("context", text, "", np.nan) for text in shown]
     right = group.candidates[group.labels.index(1)]
     rows += [(RIGHT, right, name, scored["response"]) for name, scored in own.items()]
@@ -420,7 +412,10 @@ def drawn(made: Manipulation, texts: Sequence[str]) -> list[tuple[str, str, str]
     rows = []
     for place, number in enumerate(made.context):
         kind = right if place == made.target else "utterance"
-        rows += [(mark, "", kind), ("", texts[number], "utterance")] if between else [(mark, texts[number], kind)]
+        if between:
+            rows += [(mark, "", kind), ("", texts[number], "utterance")]
+        else:
+            rows.append((mark, texts[number], kind))
     if between:
         rows.append((mark, "", right if made.target == len(made.context) else "utterance"))
     if made.second is not None:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.counts import CORPORA
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.bundle import index
-from dialnb.data.corpora import TODBERT, collection
+from dialnb.data.corpora import collection
 from dialnb.data.records import Utterance
 from dialnb.evaluation import diaeval, geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
@@ -46,7 +45,6 @@ VARIANTS = {
 HEAD = 40
 """The rate of the heads is forty times that of the encoder."""
 
-NINE = {part.label for part in TODBERT}
 WHOLE = "all corpora"
 POINTS = 120
 
@@ -111,7 +109,7 @@ def count_corpora(
         said = [talk.utterances for talk in Dialogues([part]).read()]
         frequencies = response_frequencies(said)
         every += frequencies
-        if label in NINE:
+        if label in NAMED["corpora"]:
             nine += frequencies
         size = {
             "corpus": label,
@@ -166,7 +164,8 @@ def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
 
 def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
     """The share that the top ``percent`` of the distinct utterances cover, at the nearest point of the curve."""
-    return float(curve.iloc[(curve["top"] - percent).abs().to_numpy().argmin()]["share"])
+    nearest = (curve["top"] - percent).abs().argmin()
+    return float(curve["share"].iloc[nearest])
 
 
 def corpus_rows(run, found: Mapping[str, Any]) -> None:
@@ -191,19 +190,19 @@ def corpus_rows(run, found: Mapping[str, Any]) -> None:
     }
     run.add(pd.DataFrame(shares), table="F1", **labels)
     run.add(_frequent(found["frequencies"]["nine"], whole), table="T5")
-    tables: dict[str, list] = {"T6": [], "T7": []}
-    for label, row in sizes.iterrows():
-        part = NAMED["partial"].get(label, "") if whole else "a bundled part"
-        name, remark = CORPORA.get(label.partition("/")[0], ("", ""))
-        if name and label in NINE:
-            said = row["exchanges"] if "exchanges" in remark else row["utterances"]
-            tables["T6"] += _cells(name, row["dialogues"], said, part, row["domains"])
-        if label in NAMED["scaling"]:
-            tables["T7"] += _cells(NAMED["scaling"][label], row["dialogues"], row["utterances"], part)
-    for pairs in run.data("questions").values():  # every pair is a dialogue of two utterances
-        part = "" if pairs.variant == "official" else "two product categories"
-        tables["T7"] += _cells("AmazonQA", len(pairs), 2 * len(pairs), part)
-    for table, rows in tables.items():
+    for table, names in {"T6": NAMED["corpora"], "T7": NAMED["scaling"]}.items():
+        rows = []
+        for label, size in sizes[sizes.index.isin(names)].iterrows():
+            unit, domains = "utterances", 0
+            if table == "T6":
+                unit = "exchanges" if label in NAMED["exchanges"] else unit
+                domains = size["domains"]
+            part = NAMED["partial"].get(label, "") if whole else "a bundled part"
+            rows += _cells(names[label], size["dialogues"], size[unit], part, domains)
+        if table == "T7":  # every pair of AmazonQA is a dialogue of two utterances
+            for pairs in run.data("questions").values():
+                part = "" if pairs.variant == "official" else "two product categories"
+                rows += _cells("AmazonQA", len(pairs), 2 * len(pairs), part)
         if rows:
             totals = pd.DataFrame(rows).groupby("column")["value"].sum()
             rows += _cells("TOTAL", totals["dialogues"], totals["utterances"], "the parts that can be had")
@@ -230,16 +229,16 @@ def _cells(
 def _frequent(frequencies: Mapping[str, int], whole: bool) -> pd.DataFrame:
     """T5: the printed ten, then ours that are not among them."""
     printed = [row.labels["model"] for row in load_paper("wmdc").tables["T5"].rows]
-    counts = {text: frequencies.get(text, 0) for text in dict.fromkeys([*printed, *list(frequencies)[:10]])}
+    ours = list(frequencies)[:10]
+    counts = {text: frequencies.get(text, 0) for text in dict.fromkeys(printed + ours)}
     instead = "three quarters of the nine corpora" if whole else "other corpora than the paper's nine"
     return pd.DataFrame(count_rows("model", counts, instead, n=len(frequencies), column="frequency"))
 
 
 def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.DataFrame:
     """For F2: what was said, how often each utterance occurs in a corpus, and the weight that follows from it."""
-    data = pd.DataFrame(
-        [(said.speaker, " ".join(said.text.split())) for said in utterances], columns=["speaker", "text"]
-    )
+    data = pd.DataFrame({"speaker": [said.speaker for said in utterances]})
+    data["text"] = [" ".join(said.text.split()) for said in utterances]
     return data.assign(frequency=counts, weight=inverse_response_frequency(counts).tolist())
 
 
@@ -263,7 +262,8 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
         notes.append(NAMED["instead"].get(dataset, ""))
     if any(limits.values()):
         notes.append("a sample of them")
-    return count_rows("column", numbers, "; ".join(filter(None, notes)), model=NAMED["benchmark"].get(dataset, dataset))
+    row = NAMED["benchmark"].get(dataset, dataset)
+    return count_rows("column", numbers, "; ".join(filter(None, notes)), model=row)
 
 
 def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
@@ -313,8 +313,9 @@ def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
 
     Intervals then show how sure the differences between points are; means stay as they are.
     """
-    shared = rows.groupby(["task", "seed"])["value"].transform("mean") - rows.groupby("task")["value"].transform("mean")
-    return rows.assign(value=rows["value"] - shared)
+    of_group = rows.groupby(["task", "seed"])["value"].transform("mean")
+    of_all = rows.groupby("task")["value"].transform("mean")
+    return rows.assign(value=rows["value"] - of_group + of_all)
 
 
 def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
@@ -334,7 +335,8 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
     for draw, part in records.groupby("draw"):
         contexts, responses = part["context"].map(mark.join).tolist(), part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
-        after, alone = (encoder.encode(texts, max_length=64) for texts in (responses, list(dict.fromkeys(responses))))
+        after = encoder.encode(responses, max_length=64)
+        alone = encoder.encode(list(dict.fromkeys(responses)), max_length=64)
         values = {
             "Uniformity": geometry.uniformity(alone),
             "Anisotropy": geometry.anisotropy(alone),
