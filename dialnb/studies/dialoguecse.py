@@ -425,7 +425,8 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
     *words, answer = (encoder.tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in encoder.tokenize(texts))
     parts = []
     for number, (turn, named) in enumerate(zip(turns, words), 1):
-        matrix = losses.matching_matrix(turn, torch.ones(len(turn)), response, torch.ones(len(response))).numpy()
+        real = [torch.ones(len(part)) for part in (turn, response)]
+        matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
         part = {
             "turn": number,

@@ -68,7 +68,8 @@ def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> pd.DataFrame
 
 def count(corpora: list[Dataset], limit: int | None) -> dict[str, int]:
     """Dialogues, utterances, pairs and unique sentences; pairs also with the lines lost that DSE's code loses."""
-    whole, cut = ([talk.utterances for talk in Dialogues(corpora, limit, tail).read()] for tail in (False, True))
+    whole = [talk.utterances for talk in Dialogues(corpora, limit).read()]
+    cut = [talk.utterances for talk in Dialogues(corpora, limit, tail=True).read()]
     return {
         "dialogues": len(whole),
         "utterances": sum(map(len, whole)),

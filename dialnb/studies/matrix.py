@@ -202,7 +202,10 @@ def retrieval_in_groups(
     kept = [query.id for query in asked if query.positives]
     number = dict(zip(kept, item_groups(kept, GROUPS)))
     for group in sorted(set(number.values())):
-        own = [q if number.get(q.id) == group else replace(q, positives=(), negatives=()) for q in asked]
+        own = []
+        for query in asked:
+            mine = number.get(query.id) == group
+            own.append(query if mine else replace(query, positives=(), negatives=()))
         ranked = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
         rows.append(ranked[ranked["protocol"] == "paper"].assign(seed=int(group), n=len(kept)))
     return pd.concat(rows, ignore_index=True)
@@ -218,7 +221,8 @@ def similarity_in_groups(
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
     def score(rows: np.ndarray) -> dict[str, float]:
-        return {"Corr": float(evaluate_similarity(once, [pairs[i] for i in rows], dataset=dataset)["value"].iloc[0])}
+        scored = evaluate_similarity(once, [pairs[row] for row in rows], dataset=dataset)
+        return {"Corr": float(scored["value"].iloc[0])}
 
     groups = item_groups(range(len(pairs)), GROUPS)
     labels = {

@@ -28,8 +28,9 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
         part = part.dropna(axis=1)
         means = part.mean().sort_values(ascending=False, kind="stable")
         best = means.index[0]
-        equal = [name for name in means.index[1:] if mean_interval((part[best] - part[name]).to_numpy()).low <= 0]
-        gain = mean_interval((part[best] - part[RAW]).to_numpy()) if best != RAW else None
+        gaps = {name: mean_interval((part[best] - part[name]).to_numpy()) for name in means.index[1:]}
+        equal = [name for name, gap in gaps.items() if gap.low <= 0]
+        gain = gaps.get(RAW)
         lines.append(
             {
                 "task": task,
@@ -87,8 +88,10 @@ def advice(run, found: pd.DataFrame) -> list[str]:
     idle = [task for task, row in found.iterrows() if RAW in (row["pick"], *row["equal"])]
     lines = [f"{_and(idle)}: no method could be shown to beat the raw encoder."] if idle else []
     trained = [task for task in found.index if task not in idle]
-    winners = {pick: [task for task in trained if found.loc[task, "pick"] == pick] for pick in found["pick"].unique()}
-    lines += [f"{pick} for {_and(tasks)}." for pick, tasks in winners.items() if tasks]
+    for pick in found["pick"].unique():
+        tasks = [task for task in trained if found.loc[task, "pick"] == pick]
+        if tasks:
+            lines.append(f"{pick} for {_and(tasks)}.")
     units = matrix.units(run)
     if UMS in units:
         for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False):

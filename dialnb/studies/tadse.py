@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dialnb.claims.papers import load_paper
+from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation import geometry
@@ -139,7 +139,8 @@ def parts_of(
     records: Dataset, limit: int | None, references: int | None, split: str = "test"
 ) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
-    return thin(list(records.filter(split="train")), references), thin(list(records.filter(split=split)), limit)
+    known = thin(list(records.filter(split="train")), references)
+    return known, thin(list(records.filter(split=split)), limit)
 
 
 def neighbours_of(
@@ -288,10 +289,12 @@ def compression_of(
                 }
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
-    rows, items = (pd.concat([part[name] for part in parts], ignore_index=True) for name in ("rows", "items"))
+    rows = pd.concat([part["rows"] for part in parts], ignore_index=True)
+    items = pd.concat([part["items"] for part in parts], ignore_index=True)
     best = chosen_ratio(rows)
-    rows, items = (frame.assign(chosen=frame["compression"] == best) for frame in (rows, items))
-    return {"rows": rows[rows["split"] == "test"], "items": items.query("chosen and split == 'test'")}
+    rows = rows.assign(chosen=rows["compression"] == best).query("split == 'test'")
+    items = items.assign(chosen=items["compression"] == best).query("chosen and split == 'test'")
+    return {"rows": rows, "items": items}
 
 
 def chosen_ratio(rows: pd.DataFrame) -> float:
@@ -349,8 +352,8 @@ def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
     clusters = folds[folds["metric"] == "Silhouette"]
     parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
     for figure, dataset, name, ratio, shown in NAMES["tadse"]["clusters"]:
-        same = clusters["dataset"].eq(dataset) & clusters["model"].eq(name) & clusters["compression"].eq(ratio)
-        parts.append(clusters[same].assign(table=figure, model=shown))
+        where = {"dataset": dataset, "model": name, "compression": ratio}
+        parts.append(select(clusters, where).assign(table=figure, model=shown))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -474,7 +477,8 @@ def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
         made = Augmentation([row, *train], k=each)
         new = [text for text in made[: made.counts[0]] if text != row.text]
         same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
-        texts = [("utterance", row.text), *(("other", text) for text in same[:2]), ("template", make_template(row))]
+        texts = [("utterance", row.text), *(("other", text) for text in same[:2])]
+        texts.append(("template", make_template(row)))
         texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
         texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
         rows += [

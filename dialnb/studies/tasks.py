@@ -42,8 +42,11 @@ POOL = 5000
 
 def train_and_test(records: Dataset, limit: int | None = None) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
     """In-scope training utterances, and test utterances, of which ``limit`` are kept."""
-    train, test = ([r for r in records.filter(split=split) if r.intent != "oos"] for split in ("train", "test"))
-    return train, thin(test, limit)
+    parts: dict[str, list[IntentUtterance]] = {"train": [], "test": []}
+    for record in records.filter(split=tuple(parts)):
+        if record.intent != "oos":
+            parts[record.split].append(record)
+    return parts["train"], thin(parts["test"], limit)
 
 
 def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer]:

@@ -88,8 +88,12 @@ def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Data
 def named_corpora(name: str) -> dict[str, Dataset]:
     """Every dialogue corpus of a collection by its label: all bundled ones, or those that can be reached."""
     if name == "bundled":
-        parts = [(n, v) for n, entry in index().items() if entry["corpus"] for v in entry["variants"]]
-        return {f"{n}/{v}" if v.startswith("tm") else n: load(f"bundled/{n}", v or None) for n, v in parts}
+        found = {}
+        for corpus, entry in index().items():
+            for variant in entry["variants"] if entry["corpus"] else ():
+                label = f"{corpus}/{variant}" if variant.startswith("tm") else corpus
+                found[label] = load(f"bundled/{corpus}", variant or None)
+        return found
     return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
