@@ -11,6 +11,7 @@ import torch
 from test_examples_manipulations import groups as selection_groups
 from torch import nn
 
+from dialnb import losses
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.geometry import whiten
 from dialnb.examples.manipulations import manipulation_examples
@@ -18,7 +19,6 @@ from dialnb.examples.matching import build_groups, matching_examples
 from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
-from dialnb.studies.dialoguecse import compare_speed, loop_loss
 from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
 from dialnb.training.objectives import NextSentencePrediction
@@ -33,6 +33,27 @@ EXACT = {"precision": "float64", "batch_size": 10, "seed": 5}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def loop_loss(encoder, objective: MatchingGuidedObjective, batch: Batch) -> torch.Tensor:
+    """The loss candidate by candidate: the context encoded again for each of them, full matching matrices."""
+    rows = []
+    for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
+        similarity = []
+        for candidate in candidates:
+            states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
+            parts = states.split(packed.lengths.tolist())
+            *context, response = (parts[place] for place in packed.rank.tolist())
+            everything = torch.ones(len(response), device=response.device)
+            seen = []
+            for turn in context:
+                matrix = losses.matching_matrix(turn, turn.new_ones(len(turn)), response, everything)
+                seen.append((matrix @ response).mean(0))
+            aware = torch.stack(seen)
+            weights = 1 / len(seen) if objective.attention is None else objective.attention(aware).softmax(0)
+            similarity.append(torch.cosine_similarity(response.mean(0), (weights * aware).sum(0), dim=0))
+        rows.append(-(torch.stack(similarity) / objective.temperature).log_softmax(0)[0])
+    return torch.stack(rows).mean()
 
 
 class ByRow:
@@ -214,11 +235,6 @@ def test_matching_can_be_learnt_and_frozen_layers_stay(name):
 def test_an_unknown_aggregation_is_refused():
     with pytest.raises(UnknownName, match="turn aggregation"):
         MatchingGuidedObjective(4, "I3")
-
-
-def test_the_comparison_of_speed_measures_both_ways_and_finds_one_loss():
-    row = compare_speed(tiny.encoder(dropout=0.0), groups=1)
-    assert row["difference"] < 1e-5 and row["times faster"] > 0
 
 
 # --- baselines --------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, Questi
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, spaces, tasks
+from dialnb.studies.shared import show_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -187,9 +188,17 @@ def test_every_model_of_the_claims_can_be_made():
 
 
 def test_the_drawing_of_pairs_has_a_dropped_reply_and_another_dialogue():
-    drawn = dse.example_dialogue()
-    first = drawn[drawn["dialogue"] == 0]
-    assert 6 <= len(first) <= 8 and 1 <= (~first["kept"]).sum() <= 2 and set(drawn["dialogue"]) == {0, 1}
+    said = dialogue(0, "is there a  cheap hotel", "Perfect!", "which one do you want").utterances
+    drawn = dse.pair_rows(said, Utterance("user", "i need a taxi to the north"))
+    assert drawn["kept"].tolist() == [True, False, True, True] and drawn["dialogue"].tolist() == [0, 0, 0, 1]
+    assert drawn["text"].iloc[0] == "is there a cheap hotel"
+
+
+def test_a_batch_is_shown_with_the_closest_wrong_text_of_each_row():
+    cosines = np.array([[0.9, 0.1, 0.3], [0.8, 0.2, 0.1], [0.0, 0.6, 0.5]])
+    shown = show_batch({"query": list("abc"), "reply": list("xyz")}, cosines, "hardest", weight=10 * cosines)
+    assert shown["hardest"].tolist() == ["z", "x", "y"] and shown["cosine"].tolist() == [0.9, 0.2, 0.5]
+    assert shown["its weight"].tolist() == [3, 8, 6]
 
 
 def test_scope_examples_are_drawn_by_class(tmp_path):

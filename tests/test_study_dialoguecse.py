@@ -162,8 +162,8 @@ def test_a_retrieval_set_can_be_of_one_dialogue_act(tmp_path):
     ]
     said = tuple(Utterance("user", text, (act,), intent=intent) for text, intent, act in texts)
     records = dataset(tmp_path, [Dialogue("a", said)])
-    assert {q.text for q in dialoguecse.rebuild(records, 10, 30, 70, "INFORM_INTENT", 0)} == {"find a hotel", "play it"}
-    assert len(dialoguecse.rebuild(records, 10, 30, 70, "", 0)) == 3
+    assert {q.text for q in dialoguecse.rebuild(records, 10, "INFORM_INTENT")} == {"find a hotel", "play it"}
+    assert len(dialoguecse.rebuild(records, 10, "")) == 3
 
 
 def test_views_are_the_baselines_of_table_2():
@@ -314,11 +314,6 @@ def _tensor(array: np.ndarray):
     import torch
 
     return torch.from_numpy(array)
-
-
-def test_the_example_is_short_and_has_context_on_both_sides():
-    group = dialoguecse.example_group()
-    assert group.before and group.after and len(group.candidates) == 10
 
 
 def test_the_architecture_is_drawn_with_the_shapes_of_its_example():

@@ -15,6 +15,7 @@ from test_studies import dataset
 from dialnb import plots
 from dialnb.claims import load_claims
 from dialnb.claims.papers import load_paper
+from dialnb.data import load
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.examples.readings import Lists
@@ -89,7 +90,7 @@ def test_statistics_count_rows_wrong_candidates_and_utterances():
 
 def test_every_subset_of_table_5_names_its_tasks_and_every_printed_model_is_known():
     subsets = [row.labels["model"] for row in load_paper("ums").tables["T5"].rows]
-    assert [len(ums.tasks_of(name)) for name in subsets] == [0, 1, 1, 1, 2, 2, 2, 3]
+    assert {task for name in subsets[1:] for task in name.split(" + ")} == set(ums.SHORT)
     printed = [row.labels for row in load_paper("ums").tables["T2"].rows if row.labels["source"] == "this paper"]
     assert {row["model"].removesuffix(" (ours)") for row in printed} == set(ums.MODELS)
 
@@ -153,11 +154,11 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
 
 def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights_at_half_the_rate():
     mini, s = load_encoder("mini", device="cpu"), resolved("gpu")
-    warm, cold = (ums.from_scratch(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
+    warm, cold = (ums.pretrained(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
     assert warm.options["warm"] and not cold.options["warm"]
     assert warm.settings["learning_rate"] == warm.recipe.settings.learning_rate / 2
     assert warm.labels["encoder"] == "English ELECTRA (from mini)"
-    assert not ums.from_scratch("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
+    assert not ums.pretrained("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
@@ -196,8 +197,14 @@ def test_a_drawn_manipulation_has_one_right_mark_and_all_its_utterances(n, seed)
         assert sorted(said) == sorted(texts if made.task == "deletion" else texts[:-1])
 
 
+def example() -> pd.DataFrame:
+    lists = load("bundled/UbuntuIRC", "selection-10").filter(split="test")
+    said = [*lists[140].context, lists[140].candidates[0]][-5:]
+    return ums.manipulation_rows(said, lists[209].context[0], seed=4)
+
+
 def test_the_drawing_of_the_manipulations_keeps_its_text_on_the_page():
-    data = ums.manipulation_example()
+    data = example()
     assert list(dict.fromkeys(data["column"])) == ["dialogue", *TASKS]
     figure = plots.manipulations(data)
     figure.draw_without_rendering()
@@ -208,7 +215,7 @@ def test_the_drawing_of_the_manipulations_keeps_its_text_on_the_page():
 
 
 def test_drawings_of_dialogues_are_drawn_again_from_their_stored_data(tmp_path):
-    data = ums.manipulation_example()
+    data = example()
     data.to_csv(tmp_path / "F2.csv", index=False)
     again = plots.manipulations(pd.read_csv(tmp_path / "F2.csv"))
     first = plots.manipulations(data)
@@ -224,8 +231,8 @@ def test_bars_have_means_of_seeds_and_no_whisker_below_zero():
 
 def test_replies_are_drawn_with_the_score_of_each_model():
     rows = [("context", "how do i boot", "", np.nan), ("context", "which disk", "", np.nan)]
-    rows += [(part, text, model, 0.25) for part, text in (("right", "the first"), ("adversary", "how do i boot"))
-             for model in ("BERT", "UMS_BERT")]  # fmt: skip
+    for part, text in (("right", "the first"), ("adversary", "how do i boot")):
+        rows += [(part, text, model, 0.25) for model in ("BERT", "UMS_BERT")]
     figure = plots.scored_replies(pd.DataFrame(rows, columns=["part", "text", "model", "score"]))
     said = [text.get_text() for text in figure.axes[0].texts]
     assert said.count("0.25") == 4 and said.count("UMS_BERT") == 2

@@ -17,7 +17,7 @@ from dialnb.cli import main
 from dialnb.data import Dataset, load
 from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
-from dialnb.errors import DataError, Offline, UnknownName
+from dialnb.errors import Offline, UnknownName
 from dialnb.evaluation import diaeval
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
@@ -227,13 +227,9 @@ def test_bundled_corpora_are_counted_one_by_one():
     assert {len(context) for context in found["pairs"]["context"]} == {3}
 
 
-def test_the_drawing_ends_in_a_frequent_response():
-    records = load("bundled/WOZ2.0")
-    counts = response_frequencies([u.text for u in d.utterances] for d in records)
-    drawn = wmdc.example_windows(records, counts)
-    assert len(drawn) == 5 and drawn["frequency"].iloc[-1] >= 10 and drawn["weight"].iloc[-1] < 0.4
-    with pytest.raises(DataError, match="no dialogue"):
-        wmdc.example_windows([], counts)
+def test_the_drawing_weighs_frequent_utterances_less():
+    drawn = wmdc.window_rows([Utterance("user", "a  table"), Utterance("system", "yes")], [1, 20])
+    assert drawn["weight"].tolist() == pytest.approx([1, 1 / (np.log(20) + 1)]) and drawn["text"].iloc[0] == "a table"
 
 
 # --- models -------------------------------------------------------------------------------------------------------

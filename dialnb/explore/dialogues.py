@@ -14,10 +14,9 @@ from dialnb import plots
 from dialnb.data import load
 from dialnb.data.own_rows import SPEAKERS
 from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Utterance
-from dialnb.examples.manipulations import WINDOW, deletion, insertion, search
+from dialnb.examples.manipulations import WINDOW
 from dialnb.examples.matching import build_groups
 from dialnb.examples.matching import neighbours as nearest_turns
-from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import thin
 from dialnb.examples.recogniser import with_entities
 from dialnb.examples.templates import Augmentation, EntityBook, entity_book, make_template
@@ -25,8 +24,9 @@ from dialnb.examples.windows import response_frequencies, response_key
 from dialnb.explore.methods import Methods
 from dialnb.explore.panel import BEST, Control, Panel, table
 from dialnb.explore.sentences import lines_of
-from dialnb.losses import inverse_response_frequency
-from dialnb.studies.ums import drawn
+from dialnb.studies.dse import pair_rows
+from dialnb.studies.ums import manipulation_rows
+from dialnb.studies.wmdc import window_rows
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")
 SHOWN = 8  # utterances in a drawing
@@ -59,18 +59,9 @@ def from_dialogue(text: str, seed: int = 4) -> Panel:
     return Panel(show, dialogue=Control("Your dialogue, one utterance a line:", text.strip()))
 
 
-def _frame(utterances: tuple[Utterance, ...]) -> pd.DataFrame:
-    """Speakers and texts for a drawing, in which dollars are no formulas."""
-    data = pd.DataFrame({"speaker": [u.speaker for u in utterances], "text": [u.text for u in utterances]})
-    return data.assign(text=data["text"].str.replace("$", r"\$"))
-
-
 def pairs(dialogue: Dialogue) -> Figure:
     """DSE: neighbours, unless one of them is too short; a negative from elsewhere."""
-    own = _frame(dialogue.utterances[:SHOWN]).assign(dialogue=0)
-    other = _frame(_others()[0].utterances[:1]).assign(dialogue=1)
-    data = pd.concat([own, other], ignore_index=True)
-    data["kept"] = data["text"].map(enough_words)
+    data = pair_rows(dialogue.utterances[:SHOWN], _others()[0].utterances[0])
     return plots.pair_construction(data, title="DSE: consecutive utterances are positive pairs")
 
 
@@ -90,37 +81,30 @@ def templates(dialogue: Dialogue) -> Styler:
 def windows(dialogue: Dialogue) -> Figure:
     """WMDC: the last utterance as the response of contexts of one, two and three utterances, and its weight."""
     last = dialogue.utterances[-6:]
-    counts = np.array([_frequencies()[response_key(u.text)] + 1 for u in last])
-    data = _frame(last).assign(frequency=counts, weight=inverse_response_frequency(counts).numpy())
+    data = window_rows(last, [_frequencies()[response_key(said.text)] + 1 for said in last])
     return plots.window_pairs(data, title="WMDC: one response, and a context for every window")
 
 
 def matching(dialogue: Dialogue, seed: int) -> Styler:
     """DialogueCSE: what was said around each utterance, which must tell it from utterances of other dialogues."""
-    sessions = [[u.text for u in session.utterances] for session in (dialogue, *_others())]
+    sessions = [[said.text for said in session.utterances] for session in (dialogue, *_others())]
     rows = []
     for group in build_groups(sessions, 2, seed)[: len(dialogue.utterances)][-3:]:
         before, after = nearest_turns(group)
+        right, *wrong = group.candidates
         row = {
             "said before": " … ".join(before[::-1]),
-            "response": group.candidates[0],
+            "response": right,
             "said after": " … ".join(after),
-            "wrong responses": " / ".join(group.candidates[1:]),
         }
-        rows.append(row)
+        rows.append(row | {"wrong responses": " / ".join(wrong)})
     return table(pd.DataFrame(rows), "DialogueCSE: the turns around a response tell it from others")
 
 
 def manipulations(dialogue: Dialogue, seed: int) -> Figure:
     """UMS: the last utterances with one taken out, a foreign one put in, or shuffled."""
-    texts, rng = _frame(dialogue.utterances[-WINDOW:])["text"].tolist(), np.random.default_rng(seed)
-    places = list(range(len(texts)))
-    rows = [("dialogue", "", text, "utterance") for text in texts[:-1]]
-    rows.append(("dialogue", "", texts[-1], "response"))
-    with_foreign = [*texts, _others()[0].utterances[0].text]
-    for example in (insertion(places, rng), deletion(places, len(texts), rng), search(places, rng)):
-        rows += [(example.task, *part) for part in drawn(example, with_foreign)]
-    data = pd.DataFrame(rows, columns=["column", "mark", "text", "kind"])
+    texts = [said.text for said in dialogue.utterances[-WINDOW:]]
+    data = manipulation_rows(texts, _others()[0].utterances[0].text, seed)
     return plots.manipulations(data, title="UMS: three tasks from the same utterances")
 
 

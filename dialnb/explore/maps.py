@@ -93,7 +93,13 @@ class SpaceMap:
             visible = [of_trace == view for of_trace in view_of_trace]
             captions = {f"annotations[{n}].text": self._caption(panel, view[0]) for n, panel in enumerate(panels)}
             label = f"{_plain(view[0])}, colour: {_plain(view[1])}"
-            buttons.append({"label": label, "method": "update", "args": [{"visible": visible}, captions]})
+            buttons.append(
+                {
+                    "label": label,
+                    "method": "update",
+                    "args": [{"visible": visible}, captions],
+                }
+            )
         for annotation, panel in zip(figure.layout.annotations, panels):
             annotation.text = self._caption(panel, views[0][0])
         figure.update_layout(LOOK["layout"], title_text=_plain(self.title), template="none")

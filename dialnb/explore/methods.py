@@ -5,7 +5,10 @@ They show what a method does to a space, not how good it is; the papers' noteboo
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from dialnb.data import load
 from dialnb.errors import UnknownName
@@ -19,7 +22,7 @@ from dialnb.runs.stages import StageCache, default_stages, fresh_since
 RAW = "raw"
 """The encoder as it is, among the methods."""
 
-INPUT = 64  # tokens that the selector reads
+TOUR = yaml.safe_load(Path(__file__).with_name("methods.yaml").read_text(encoding="utf-8"))
 
 
 class Size(NamedTuple):
@@ -29,10 +32,7 @@ class Size(NamedTuple):
     steps: int
     dialogues: int
     points: int
-    projections: tuple[str, ...]
-
-
-SIZES = {"smoke": Size(2, 40, 4, ("tsne",)), "quick": Size(12, 300, 12, ("tsne", "umap"))}
+    projections: list[str]
 
 
 class Methods(NamedTuple):
@@ -44,9 +44,9 @@ class Methods(NamedTuple):
 
 def size_of(profile: str) -> Size:
     """The size of a profile."""
-    if profile not in SIZES:
-        raise UnknownName("profile of the tour", profile, SIZES)
-    return SIZES[profile]
+    if profile not in TOUR["sizes"]:
+        raise UnknownName("profile of the tour", profile, TOUR["sizes"])
+    return Size(**TOUR["sizes"][profile])
 
 
 def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed: int = 1) -> Methods:
@@ -64,23 +64,16 @@ def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed:
 
 
 def models(size: Size) -> dict[str, Model]:
-    """The methods: the printed recipes with fewer and larger steps, and less memory."""
-    talk = Dialogues([load("bundled/dialogues")], size.dialogues)
-    spoken = Sessions([load("bundled/SGD")], 4, size.dialogues)
-    templates = Templates([Filled("SNIPS", load("bundled/SNIPS", "slots"), limit=size.dialogues)])
-    lists = Lists([load("bundled/UbuntuIRC", "selection-10")], size.dialogues)
-    fast = {"head_learning_rate": 1e-2}
-    matching, selecting = {"negatives": 4, "max_length": 32}, {"max_length": INPUT}
-    chosen = {  # recipe, data, batch, rate, options
-        "DSE": ("DSE", talk, 32, 4e-4, {}),
-        "DialogueCSE": ("DialogueCSE I2", spoken, 8, 5e-4, matching),
-        "TaDSE": ("TaDSE", templates, 16, 2e-4, {}),
-        "WMDC": ("WMDC", talk, 24, 5e-4, {}),
-        "UMS": ("UMS", lists, 4, 4e-4, selecting),
+    """The methods as `methods.yaml` has them, on bundled data."""
+    data = {
+        "talk": Dialogues([load("bundled/dialogues")], size.dialogues),
+        "sessions": Sessions([load("bundled/SGD")], 4, size.dialogues),
+        "templates": Templates([Filled("SNIPS", load("bundled/SNIPS", "slots"), limit=size.dialogues)]),
+        "lists": Lists([load("bundled/UbuntuIRC", "selection-10")], size.dialogues),
     }
     made = {}
-    for name, (recipe, data, batch, rate, options) in chosen.items():
-        settings = {"max_steps": size.steps, "precision": "float32", "batch_size": batch, "learning_rate": rate}
-        settings |= fast if name in ("DSE", "WMDC") else {}
-        made[name] = Model(recipe, data=data, settings=settings, options=options)
+    for name, method in TOUR["methods"].items():
+        settings = {"max_steps": size.steps, "precision": "float32"} | method["settings"]
+        options = method.get("options", {})
+        made[name] = Model(method["recipe"], data=data[method["data"]], settings=settings, options=options)
     return made

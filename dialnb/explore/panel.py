@@ -91,7 +91,12 @@ def live() -> bool:
     return bool(asked and asked["content"].get("allow_stdin"))
 
 
-def table(frame: pd.DataFrame, caption: str = "", index: bool = False, formats: Any = None) -> Styler:
+def table(
+    frame: pd.DataFrame,
+    caption: str = "",
+    index: bool = False,
+    formats: Any = None,
+) -> Styler:
     """A data frame to be read: texts from the left, what it is above it, numbers in the given formats."""
     shown = escaped(frame, caption, formats).set_table_styles(LEFT)
     return shown if index else shown.hide(axis="index")

@@ -15,12 +15,11 @@ from dialnb.plots.style import (
     COLUMN,
     LINE,
     canvas,
-    in_style,
+    drawn_from,
     interval_of_seeds,
     legend_below,
     looks,
     panels_two_abreast,
-    require,
     split,
 )
 
@@ -30,32 +29,34 @@ TICKS = 8
 """Up to so many values of a setting are named each on its axis."""
 
 
-@in_style
+@drawn_from("{panels}", "model", "epoch", "value")
 def scores_by_epoch(
     data: pd.DataFrame,
     *,
     panels: str = "task",
-    line: str = "model",
     dashed: Sequence[str] = ("DSE-dropout",),
-    y_label: str = "score (%)",
     title: str = "Score after each epoch of training",
+    **labels: str,
 ) -> Figure:
     """One panel per task, one line per model over ``epoch`` (DSE, Figure 3: DSE solid, DSE-dropout dashed).
 
     The band is the 95 % interval over seeds, where there are several; other columns are averaged over first.
     """
-    require(data, "scores_by_epoch", (panels, line, "epoch", "value"))
-    return sweep(
-        data, x="epoch", line=line, panels=panels, log_x=False, y_label=y_label, title=title, dashed=tuple(dashed)
-    )
+    given = {
+        "x": "epoch",
+        "line": "model",
+        "panels": panels,
+        "log_x": False,
+        "title": title,
+    }
+    return sweep(data, dashed=dashed, **given, **labels)
 
 
-@in_style
+@drawn_from("{x}", "value", "{line}", "{panels}")
 def sweep(
     data: pd.DataFrame,
     *,
     x: str,
-    y: str = "value",
     line: str = "",
     panels: str = "",
     log_x: bool = True,
@@ -70,7 +71,6 @@ def sweep(
     Where every panel is a setting of its own, ``x_label`` may name it as ``{panel}``. ``units``: what seeds are.
     Lines named in ``dashed`` are dashed and all others solid; by default each has dashes of its own.
     """
-    require(data, "sweep", [column for column in (x, y, line, panels) if column])
     x_label = x_label or x.replace("_", " ")
     title = title or f"{y_label.split(' (')[0].capitalize()} over {x_label}"
     styles, parts = looks(data[line] if line else [""]), split(data, panels)
@@ -81,8 +81,13 @@ def sweep(
             colour, marker, dashes = styles[label]
             if dashed is not None:
                 dashes = "--" if label in dashed else "-"
-            look = {"color": colour, "marker": marker, "linestyle": dashes, "label": str(label)}
-            banded |= _line(axes, rows, x, y, look)
+            look = {
+                "color": colour,
+                "marker": marker,
+                "linestyle": dashes,
+                "label": str(label),
+            }
+            banded |= _line(axes, rows, x, look)
         panel = str(name).replace("_", " ")
         axes.set_title(panel or title)
         if place % 2 == 0:
@@ -99,9 +104,9 @@ def sweep(
     return figure
 
 
-def _line(axes: Axes, rows: pd.DataFrame, x: str, y: str, look: dict) -> bool:
+def _line(axes: Axes, rows: pd.DataFrame, x: str, look: dict) -> bool:
     """Draw the mean over everything but ``x``, and a band where several seeds give an interval (then True)."""
-    scores = interval_of_seeds(rows, x, y)
+    scores = interval_of_seeds(rows, x)
     (drawn,) = axes.plot(scores.index, scores["mean"], **look)
     drawn.set(markeredgecolor="white", markeredgewidth=0.5, markersize=6.5)
     banded = scores.dropna()
@@ -123,13 +128,12 @@ def _mark_settings(axes: Axes, settings: pd.Series, log_x: bool) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-@in_style
-def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Loss during training") -> Figure:
+@drawn_from("model", "step", "loss")
+def training_curves(data: pd.DataFrame) -> Figure:
     """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
     Losses of very different size stand on a logarithmic axis."""
-    require(data, "training_curves", (line, "step", "loss"))
-    models = split(data.sort_values("step", kind="stable"), line)
-    styles = looks(data[line])
+    models = split(data.sort_values("step", kind="stable"), "model")
+    styles = looks(data["model"])
     with_rate = "rate" in data and data["rate"].notna().any()
     ratios = [3, 1] if with_rate else [1]
     many = len(models) > 3
@@ -146,7 +150,7 @@ def training_curves(data: pd.DataFrame, *, line: str = "model", title: str = "Lo
             grid[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
             grid[1].set_ylabel("learning\nrate")
             grid[1].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    losses.set(ylabel="loss", title=title)
+    losses.set(ylabel="loss", title="Loss during training")
     losses.xaxis.set_major_locator(MaxNLocator(integer=True))
     if 0 < APART * data["loss"].min() < data["loss"].max():
         losses.set_yscale("log")

@@ -7,9 +7,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dialnb.plots.sketch import GAP, LEADING, Page, wrapped
-from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, in_style, looks, require
+from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from, looks
 
-TINTS = {"utterance": SOFT, "target": ORANGE, "foreign": RED, "given": BLUE, "response": GREEN}
+LETTERS = 84
+TINTS = {
+    "utterance": SOFT,
+    "target": ORANGE,
+    "foreign": RED,
+    "given": BLUE,
+    "response": GREEN,
+}
 WORDS = {
     "target": "the right mark",
     "foreign": "foreign utterance, the right mark",
@@ -18,16 +25,13 @@ WORDS = {
 }
 
 
-@in_style
-def manipulations(
-    data: pd.DataFrame, *, title: str = "One dialogue, three questions about its order", width: int = 23
-) -> Figure:
+@drawn_from("column", "mark", "text", "kind")
+def manipulations(data: pd.DataFrame, *, title: str = "One dialogue, three questions about its order") -> Figure:
     """Columns of utterances, a row of ``data`` each: ``column``, ``mark`` (a special token, or ""), ``text``, ``kind``.
 
     Kinds are utterance, target (its mark is the right one), foreign, given (the second segment), response; a text may
     be empty where a mark stands alone. UMS, Figure 2.
     """
-    require(data, "manipulations", ("column", "mark", "text", "kind"))
     data = data.fillna({"mark": "", "text": ""})  # a stored table has nothing there
     page, foot = Page(title), 0.0
     columns = data.groupby("column", sort=False)
@@ -36,7 +40,7 @@ def manipulations(
         x, y = 0.2 + step * place, 0.9
         page.text(x, 0.65, name, weight="bold")
         for row in rows.itertuples():
-            text = wrapped(row.text, width, most=4)
+            text = wrapped(row.text, 23, most=4)
             asked = row.kind in ("target", "foreign")
             bottom = page.card(
                 x,
@@ -61,24 +65,23 @@ def manipulations(
     return figure
 
 
-@in_style
-def scored_replies(data: pd.DataFrame, *, title: str = "Which of the two comes next?", width: int = 84) -> Figure:
+@drawn_from("part", "text", "model", "score")
+def scored_replies(data: pd.DataFrame) -> Figure:
     """The end of a dialogue and, for two replies to it, a bar for the score of each model. UMS, Figure 1.
 
     Rows with ``part`` "context" are the dialogue (``text``); the others name a reply by ``part`` and have a ``model``
     and its ``score`` between 0 and 1.
     """
-    require(data, "scored_replies", ("part", "text", "model", "score"))
     context, replies = data[data["part"] == "context"], data[data["part"] != "context"]
-    page, y = Page(title), 0.6
+    page, y = Page("Which of the two comes next?"), 0.6
     for number, text in enumerate(context["text"]):
-        bottom = page.card(0.25 + 0.4 * (number % 2), y, 8.0, wrapped(text, width, most=2))
+        bottom = page.card(0.25 + 0.4 * (number % 2), y, 8.0, wrapped(text, LETTERS, most=2))
         y = bottom + GAP
     colours = looks(replies["model"])
     for place, (part, rows) in enumerate(replies.groupby("part", sort=False)):
-        reply = wrapped(rows["text"].iloc[0], width, most=2)
+        reply = wrapped(rows["text"].iloc[0], LETTERS, most=2)
         page.text(0.25, y + 0.2, part, RED if place else GREEN, weight="bold")
-        page.text(0.4, y + 0.33, reply, va="top")
+        page.text(0.4, y + 0.33, reply, va="top", parse_math=False)
         y += 0.48 + LEADING * len(reply.splitlines())
         for row in rows.itertuples():
             page.axes.barh(y, 6.1, 0.19, left=1.9, color=LINE, alpha=0.45)

@@ -10,22 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dialnb.plots.sketch import DASHED, Page, wrapped
-from dialnb.plots.style import BLUE, CARD, GREEN, ORANGE, RED, SOFT, WIDE, in_style, require
+from dialnb.plots.style import BLUE, CARD, GREEN, ORANGE, RED, SOFT, WIDE, drawn_from
 
 BUBBLE, LETTERS = 3.85, 42
 TINTS = (BLUE, ORANGE)
 
 
-@in_style
+@drawn_from("dialogue", "speaker", "text", "kept")
 def pair_construction(
-    data: pd.DataFrame, *, title: str = "Consecutive utterances of a dialogue are positive pairs", above: int = 3
+    data: pd.DataFrame, *, title: str = "Consecutive utterances of a dialogue are positive pairs"
 ) -> Figure:
     """Utterances in order, one a row: ``dialogue``, ``speaker``, ``text`` and ``kept`` (does it pass the word filter?).
 
     The first dialogue is drawn as bubbles. Neighbours that are both kept are bracketed as a positive pair, others as
     dropped. The first utterance of a second dialogue stands for the rest of the batch: it is a negative.
     """
-    require(data, "pair_construction", ("dialogue", "speaker", "text", "kept"))
     first = data["dialogue"] == data["dialogue"].iloc[0]
     here, others = data[first], data[~first]
     codes, speakers = pd.factorize(here["speaker"])
@@ -39,36 +38,22 @@ def pair_construction(
     if len(others):
         _negative(page, others["text"].iloc[0], edges[0])
     foot = edges[-1][1]
-    page.text(0.3, foot + 0.3, f"A pair is kept if both utterances have more than {above} words.", SOFT)
-    key = [
-        Patch(
-            facecolor=CARD,
-            edgecolor=tint,
-            lw=1.5,
-            label=who,
-        )
-        for who, tint in zip(speakers, TINTS)
-    ]
-    key.append(
-        Patch(
-            facecolor=CARD,
-            edgecolor=SOFT,
-            lw=1.5,
-            linestyle="--",
-            label="too short",
-        )
-    )
+    page.text(0.3, foot + 0.3, "A pair is kept if both utterances have more than 3 words.", SOFT)
+    card = {"facecolor": CARD, "lw": 1.5}
+    key = [Patch(edgecolor=tint, label=who, **card) for who, tint in zip(speakers, TINTS)]
+    key.append(Patch(edgecolor=SOFT, linestyle="--", label="too short", **card))
     figure = page.cut(foot + 0.9)
-    figure.legend(
-        handles=key,
-        loc="lower left",
-        ncols=3,
-        bbox_to_anchor=(0.015, 0),
-    )
+    figure.legend(handles=key, loc="lower left", ncols=3, bbox_to_anchor=(0.015, 0))
     return figure
 
 
-def _bracket(page: Page, number: int, upper: tuple, lower: tuple, kept: bool) -> None:
+def _bracket(
+    page: Page,
+    number: int,
+    upper: tuple,
+    lower: tuple,
+    kept: bool,
+) -> None:
     """Join two neighbours at their right edges, from the middle of one to that of the other."""
     high, low = sum(upper[:2]) / 2 + 0.05, sum(lower[:2]) / 2 - 0.05
     x = 0.9 + BUBBLE + 0.25

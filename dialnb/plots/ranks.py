@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, in_style, require
+from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, drawn_from
 
 ROW = 0.38
 """Inches from one method's label to the next."""
@@ -36,14 +36,13 @@ def _mean_ranks(data: pd.DataFrame) -> pd.Series:
     return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
 
 
-@in_style
-def critical_difference(data: pd.DataFrame, *, difference: float, title: str = "") -> Figure:
+@drawn_from("method", "task", "rank")
+def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
     """Mean ranks on a line, the best on the left; a bar joins methods whose mean ranks differ by less than
     ``difference`` (Demšar 2006).
 
     ``data`` has a row for each ``method`` and ``task`` with its ``rank``.
     """
-    require(data, "critical_difference", ("method", "task", "rank"))
     means = _mean_ranks(data)
     groups, count = groups_within(means, difference), len(means)
     half = (count + 1) // 2
@@ -52,7 +51,7 @@ def critical_difference(data: pd.DataFrame, *, difference: float, title: str = "
     axes = figure.subplots()
     axes.axis("off")
     axes.set(xlim=(1.42 - 0.42 * count, 1.42 * count - 0.42), ylim=(half + first_label + 0.2, -2.2))
-    axes.set_title(title or f"Mean ranks over {data['task'].nunique()} tasks (1 is best)")
+    axes.set_title(f"Mean ranks over {data['task'].nunique()} tasks (1 is best)")
     axes.plot([1, count], [0, 0], color=INK, lw=1.2)
     for rank in range(1, count + 1):
         axes.plot([rank, rank], [0, -0.18], color=INK, lw=1.2)
@@ -75,16 +74,19 @@ def critical_difference(data: pd.DataFrame, *, difference: float, title: str = "
     return figure
 
 
-@in_style
-def rank_grid(data: pd.DataFrame, *, title: str = "Rank on every task (1 is best)") -> Figure:
+@drawn_from("method", "task", "rank")
+def rank_grid(data: pd.DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
-    require(data, "rank_grid", ("method", "task", "rank"))
     means = _mean_ranks(data)
     grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
     # Only the light half of the colours is used: black figures stay readable on it.
-    shades = {"cmap": "Blues_r", "vmin": 1 - 0.8 * len(grid), "vmax": 1.15 * len(grid)}
+    shades = {
+        "cmap": "Blues_r",
+        "vmin": 1 - 0.8 * len(grid),
+        "vmax": 1.15 * len(grid),
+    }
     sns.heatmap(
         grid,
         annot=True,
@@ -102,6 +104,6 @@ def rank_grid(data: pd.DataFrame, *, title: str = "Rank on every task (1 is best
     axes.tick_params(length=0)
     axes.set_xticks(axes.get_xticks(), grid.columns, rotation=35, ha="left", rotation_mode="anchor")
     axes.set_yticks(axes.get_yticks(), [f"{method}  {mean:.2f}" for method, mean in means.items()])
-    axes.set(title=title, ylabel="")
+    axes.set(title="Rank on every task (1 is best)", ylabel="")
     axes.set_xlabel("beside each method: its mean rank", color=SOFT)
     return figure

@@ -36,49 +36,69 @@ class Page:
         self.axes.set_ylim(height, 0)
         return self.figure
 
-    def text(self, x: float, y: float, text: str, color: str = INK, **look) -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        color: str = INK,
+        **look,
+    ) -> None:
         """Write from ``x`` on, with the middle of the lines at ``y``."""
         look = {"va": "center", "linespacing": 1.15} | look
         self.axes.text(x, y, text, color=color, **look)
 
-    def line(self, xs: list[float], ys: list[float], color: str = SOFT, lw: float = 1.2, **look) -> None:
+    def line(
+        self,
+        xs: list[float],
+        ys: list[float],
+        color: str = SOFT,
+        lw: float = 1.2,
+        **look,
+    ) -> None:
         """Draw a line through these places."""
         self.axes.plot(xs, ys, color=color, lw=lw, **look)
 
-    def arrow(self, start: tuple[float, float], end: tuple[float, float], color: str = SOFT, lw: float = 1.4) -> None:
+    def arrow(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        color: str = SOFT,
+        lw: float = 1.4,
+    ) -> None:
         """Draw an arrow from edge to edge."""
-        arrow = FancyArrowPatch(
-            start,
-            end,
-            arrowstyle="-|>",
-            mutation_scale=11,
-            shrinkA=0,
-            shrinkB=0,
-        )
-        arrow.set(color=color, lw=lw)
-        self.axes.add_patch(arrow)
+        look = {
+            "arrowstyle": "-|>",
+            "mutation_scale": 11,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "color": color,
+            "lw": lw,
+        }
+        self.axes.add_patch(FancyArrowPatch(start, end, **look))
 
-    def disc(self, x: float, y: float, radius: float, color: str, filled: bool = True, label: str = "") -> None:
+    def disc(
+        self,
+        x: float,
+        y: float,
+        radius: float,
+        color: str,
+        filled: bool = True,
+        label: str = "",
+    ) -> None:
         """Draw a disc, or a ring, with a short label on it."""
         face, edge, ink = (color, "white", "white") if filled else ("white", color, INK)
-        disc = Circle(
-            (x, y),
-            radius,
-            facecolor=face,
-            edgecolor=edge,
-            lw=1.5,
-            zorder=4,
+        self.axes.add_patch(
+            Circle(
+                (x, y),
+                radius,
+                facecolor=face,
+                edgecolor=edge,
+                lw=1.5,
+                zorder=4,
+            )
         )
-        self.axes.add_patch(disc)
-        self.text(
-            x,
-            y,
-            label,
-            ink,
-            ha="center",
-            weight="bold" if filled else "normal",
-            zorder=5,
-        )
+        self.text(x, y, label, ink, ha="center", weight="bold" if filled else "normal", zorder=5)
 
     def card(
         self,
@@ -105,7 +125,7 @@ class Page:
             above = LEADING * (lines - 1) / 2
             self.text(x + 0.1, middle - above, head, color, weight="bold")
             middle += LEADING / 2
-        self.text(x + 0.1, middle, text, **look)
+        self.text(x + 0.1, middle, text, parse_math=False, **look)  # dollars are no formulas
         return top + height
 
     def draw(self, layout: dict[str, list[dict]], words: dict[str, str]) -> None:
@@ -118,7 +138,13 @@ class Page:
                 part["color"] = getattr(style, part.get("color", "SOFT"))
                 getattr(self, kind)(**part)
 
-    def dialogue(self, data: pd.DataFrame, width: float, letters: int, last_gap: float = 0.0) -> list[tuple]:
+    def dialogue(
+        self,
+        data: pd.DataFrame,
+        width: float,
+        letters: int,
+        last_gap: float = 0.0,
+    ) -> list[tuple]:
         """Draw numbered utterances below the title, those of the second speaker further right; returns top, bottom
         and right edge of each. ``data`` has ``speaker``, ``text``, ``color`` and ``dashes``."""
         speakers, top, edges = list(data["speaker"].unique()), 0.6, []

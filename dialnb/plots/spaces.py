@@ -17,11 +17,10 @@ from dialnb.plots.style import (
     SOFT,
     WIDE,
     canvas,
-    in_style,
+    drawn_from,
     legend_below,
     looks,
     panels_two_abreast,
-    require,
     split,
 )
 
@@ -30,12 +29,11 @@ SIZES = {"*": 55, ".": 45}
 GREY, CIRCLE = (LINE, ".", None), (INK, "o", None)
 
 
-@in_style
+@drawn_from("x", "y", "{panels}", "label", "{rows}", "{pair}")
 def projection_panels(
     data: pd.DataFrame,
     *,
     panels: str = "model",
-    colour: str = "label",
     rows: str = "",
     pair: str = "",
     circles: Sequence[str] = ("out of scope",),
@@ -47,14 +45,13 @@ def projection_panels(
     DSE, Figure 1. Labels in ``circles`` become open black circles, those in ``grey`` grey dots. Points that share a
     value of the column ``pair`` are joined by a thin line. A column ``preservation`` is printed under its panel.
     """
-    require(data, "projection_panels", [c for c in ("x", "y", panels, colour, rows, pair) if c])
     models, parts = list(data[panels].unique()), split(data, rows)
     size, beside = min(3.6, (WIDE - 2.1) / len(models)), 1.8
     figure = canvas(size * len(models) + beside + 0.3, (size + 0.3) * len(parts) + 0.4)
     grid = figure.subplots(len(parts), len(models) + 1, squeeze=False, width_ratios=[size] * len(models) + [beside])
     explained: list[str] = []
     for (name, part), (*row, side) in zip(parts.items(), grid):
-        plain = [label for label in part[colour].unique() if label not in (*circles, *grey)]
+        plain = [label for label in part["label"].unique() if label not in (*circles, *grey)]
         styles = looks(plain) | dict.fromkeys(grey, GREY) | dict.fromkeys(circles, CIRCLE)
         for model, axes in zip(models, row):
             shown = part[part[panels] == model]
@@ -62,8 +59,8 @@ def projection_panels(
                 for _, ends in shown[shown[pair] != ""].groupby(pair):
                     axes.plot(ends["x"], ends["y"], color=SOFT, lw=0.8, zorder=2)
             for label, style in styles.items():
-                if label in set(part[colour]):
-                    _dots(axes, shown[shown[colour] == label], style, wrapped(str(label).replace("_", " "), 16))
+                if label in set(part["label"]):
+                    _dots(axes, shown[shown["label"] == label], style, wrapped(str(label).replace("_", " "), 16))
             _frame(axes, shown)
         row[0].set_ylabel(name)
         side.axis("off")
@@ -89,7 +86,12 @@ def _title(data: pd.DataFrame) -> str:
     return f"{method} of sentence vectors"
 
 
-def _dots(axes: Axes, points: pd.DataFrame, style: tuple, label: str = "") -> None:
+def _dots(
+    axes: Axes,
+    points: pd.DataFrame,
+    style: tuple,
+    label: str = "",
+) -> None:
     """Draw the points of one label: in its colour, as small grey dots below all others, or as open circles."""
     colour, marker, _ = style
     look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3, "zorder": 3}
@@ -116,13 +118,11 @@ def _frame(axes: Axes, shown: pd.DataFrame) -> None:
         axes.set_xlabel(f"neighbours preserved: {shown['preservation'].iloc[0]:.2f}")
 
 
-@in_style
+@drawn_from("x", "y", "model", "label")
 def highlighted_panels(
     data: pd.DataFrame,
     *,
     highlight: Sequence[str],
-    panels: str = "model",
-    colour: str = "label",
     zoom: bool = True,
     title: str = "",
 ) -> Figure:
@@ -130,8 +130,7 @@ def highlighted_panels(
 
     With ``zoom`` a second row shows the square in which the first two labels meet most.
     """
-    require(data, "highlighted_panels", ("x", "y", panels, colour))
-    models = split(data, panels)
+    models = split(data, "model")
     size = min(3.6, (WIDE - 0.2) / len(models))
     figure = canvas(size * len(models) + 0.2, (size + 0.3) * (1 + zoom) + 1.0)
     figure.get_layout_engine().set(h_pad=0.08)
@@ -139,12 +138,12 @@ def highlighted_panels(
     for column, (name, shown) in zip(grid.T, models.items()):
         for axes in column:
             for label, style in looks(highlight).items():
-                _dots(axes, shown[shown[colour] == label], style, label.replace("_", " "))
-            _dots(axes, shown[~shown[colour].isin(highlight)], GREY, "other intents")
+                _dots(axes, shown[shown["label"] == label], style, label.replace("_", " "))
+            _dots(axes, shown[~shown["label"].isin(highlight)], GREY, "other intents")
             _frame(axes, shown)
         column[0].set_title(name)
         if zoom:
-            (x, y), side = _meeting(shown, colour, highlight)
+            (x, y), side = _meeting(shown, highlight)
             column[0].add_patch(
                 Rectangle(
                     (x, y),
@@ -163,12 +162,12 @@ def highlighted_panels(
     return figure
 
 
-def _meeting(data: pd.DataFrame, colour: str, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
+def _meeting(data: pd.DataFrame, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
     """Lower left corner and side of the square around a point of the first two labels that holds most of both: most
     of the rarer one, then most of all."""
     everything = data[["x", "y"]].to_numpy(float)
     side = 0.28 * float(np.ptp(everything, axis=0).max())
-    labels = data[colour].to_numpy()
+    labels = data["label"].to_numpy()
     best, held_best = everything.mean(axis=0), (0, 0)
     for place in everything[np.isin(labels, highlight[:2])]:
         inside = labels[(np.abs(everything - place) <= side / 2).all(axis=1)]
@@ -179,17 +178,16 @@ def _meeting(data: pd.DataFrame, colour: str, highlight: Sequence[str]) -> tuple
     return best - side / 2, side
 
 
-@in_style
+@drawn_from("model", "uniformity", "alignment", "{panels}")
 def uniformity_alignment(
-    data: pd.DataFrame, *, name: str = "model", panels: str = "", title: str = "Shape of the embedding spaces"
+    data: pd.DataFrame, *, panels: str = "", title: str = "Shape of the embedding spaces"
 ) -> Figure:
     """Each model as a point: ``uniformity`` across, ``alignment`` up; the lower left corner is best at both."""
-    require(data, "uniformity_alignment", [c for c in (name, "uniformity", "alignment", panels) if c])
     parts = split(data, panels)
     figure, grid = panels_two_abreast(len(parts), 2.7, single=7.0)
     for axes, (part, shown) in zip(grid, parts.items()):
-        for model, (colour, marker, _) in looks(data[name]).items():
-            points = shown[shown[name] == model]
+        for model, (colour, marker, _) in looks(data["model"]).items():
+            points = shown[shown["model"] == model]
             dots = axes.scatter(points["uniformity"], points["alignment"], marker=marker, label=model, zorder=3)
             dots.set(color=colour, edgecolor="white", sizes=[2 * SIZES.get(marker, 26)])
         axes.set(xlabel="uniformity (lower: more even)", ylabel="alignment (lower: tighter)", title=part or title)

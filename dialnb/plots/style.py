@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from inspect import signature
 from math import ceil, nan
 from pathlib import Path
 from typing import Any
@@ -41,20 +42,16 @@ def split(data: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
     return dict(iter(data.groupby(column, sort=False))) if column else {"": data}
 
 
-def interval_of_seeds(data: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
+def interval_of_seeds(data: pd.DataFrame, by: str) -> pd.DataFrame:
     """``mean``, ``low`` and ``high`` end of the 95 % interval over seeds, a row for each value of the column ``by``;
     what else differs is averaged over first. One seed has no interval: its ends are missing."""
-    units = data.groupby([by, "seed"] if "seed" in data else [by])[value].mean().dropna()
+    units = data.groupby([by, "seed"] if "seed" in data else [by])["value"].mean().dropna()
     rows = {}
     for name, values in units.groupby(level=0):
-        interval = mean_interval(values.to_numpy())
-        known = len(values) > 1
-        rows[name] = {
-            "mean": interval.estimate,
-            "low": interval.low if known else nan,
-            "high": interval.high if known else nan,
-        }
-    return pd.DataFrame(rows).T
+        found = mean_interval(values.to_numpy())
+        ends = (found.low, found.high) if len(values) > 1 else (nan, nan)
+        rows[name] = found.estimate, *ends
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
 
 
 def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tuple[Figure, list[Axes]]:
@@ -81,13 +78,13 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
     """Write a figure in several formats beside each other; the same figure always gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_suffix(f".{kind}") for kind in formats]
-    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(STYLE):
-        for path in paths:
-            if path.suffix == ".png":
-                path.write_bytes(smaller(png(figure)))
-            else:
-                figure.savefig(path, metadata=dateless.get(path.suffix[1:]), facecolor="white")
+    dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    for path in paths:
+        if path.suffix == ".png":
+            path.write_bytes(smaller(png(figure)))
+        else:
+            with matplotlib.rc_context(STYLE):
+                figure.savefig(path, metadata=dateless.get(path.suffix), facecolor="white")
     return paths
 
 
@@ -117,16 +114,24 @@ def smaller(png: bytes) -> bytes:
     return min(png, stored.getvalue(), key=len)
 
 
-def in_style(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides)."""
+def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
+    """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides),
+    from data that have these columns; ``{name}`` is the column that an argument of the figure names, if any."""
 
-    @wraps(draw)
-    def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
-        set_already = matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]
-        with matplotlib.rc_context({} if set_already else STYLE):
-            return draw(data, **arguments)
+    def decorate(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+        usual = {name: argument.default for name, argument in signature(draw).parameters.items()}
 
-    return styled
+        @wraps(draw)
+        def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
+            needed = [column.format(**usual | arguments) for column in columns]
+            require(data, draw.__name__, filter(None, needed))
+            set_already = matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]
+            with matplotlib.rc_context({} if set_already else STYLE):
+                return draw(data, **arguments)
+
+        return styled
+
+    return decorate
 
 
 def canvas(width: float, height: float, layout: str | None = "constrained") -> Figure:
@@ -148,8 +153,8 @@ def require(data: pd.DataFrame, figure: str, columns: Iterable[str]) -> None:
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
     """Colour, marker and dashes for each distinct name in order of appearance; no two of the first 110 share both
     colour and marker, no two of the first 50 colour and dashes."""
-    distinct = dict.fromkeys(names)
-    return {
-        name: (MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], DASHES[(i + i // len(MORE)) % len(DASHES)])
-        for i, name in enumerate(distinct)
-    }
+    found = {}
+    for i, name in enumerate(dict.fromkeys(names)):
+        dashes = DASHES[(i + i // len(MORE)) % len(DASHES)]
+        found[name] = MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], dashes
+    return found

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from dialnb.plots.sketch import DASHED, Page, wrapped
-from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, in_style, require
+from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from
 
 SYSTEM = Path(__file__).with_name("template_system.yaml")
 KINDS = ("utterance", "other", "template", "filled")
@@ -22,14 +22,11 @@ def _texts_by_kind(rows: pd.DataFrame) -> dict[str, list[str]]:
     return rows.groupby("kind", sort=False)["text"].agg(list).to_dict()
 
 
-@in_style
-def template_clusters(
-    data: pd.DataFrame, *, title: str = "Templates draw the utterances of an intent together"
-) -> Figure:
+@drawn_from("intent", "kind", "text")
+def template_clusters(data: pd.DataFrame) -> Figure:
     """Rows of ``intent``, ``kind`` (utterance, other, template, filled) and ``text``: left utterances alone, right one
     of them around its template with what that is filled to. A schematic: places are chosen (TaDSE, Figure 1)."""
-    require(data, "template_clusters", ("intent", "kind", "text"))
-    page = Page(title)
+    page = Page("Templates draw the utterances of an intent together")
     page.text(0.25, 0.58, "without templates", SOFT)
     page.text(3.45, 0.58, "with templates and what they are filled to", SOFT)
     page.line([3.2, 3.2], [0.45, 4.85], LINE)
@@ -46,7 +43,13 @@ def template_clusters(
     return page.cut(5.1)
 
 
-def _constellation(page: Page, middle: float, colour: str, template: str, around: list[str]) -> None:
+def _constellation(
+    page: Page,
+    middle: float,
+    colour: str,
+    template: str,
+    around: list[str],
+) -> None:
     """Draw a template as a star with its utterances around it, the spoken one filled, and their texts beside them."""
     x, listed, top = 4.35, 5.62, middle - 0.8
     page.axes.add_patch(Circle((x, middle), 0.95, facecolor=colour, alpha=0.1))
@@ -63,11 +66,10 @@ def _constellation(page: Page, middle: float, colour: str, template: str, around
         page.text(listed + 0.18, line_y, wrapped(text, 44), size=9.5)
 
 
-@in_style
-def template_losses(data: pd.DataFrame, *, title: str = "Three losses over one batch") -> Figure:
+@drawn_from("loss", "anchor", "positive", "negative", "text")
+def template_losses(data: pd.DataFrame) -> Figure:
     """Rows of ``loss``, ``anchor``, ``positive``, ``negative`` and ``text``: one panel each (TaDSE, Figure 2)."""
-    require(data, "template_losses", ("loss", "anchor", "positive", "negative", "text"))
-    page, y = Page(title), 1.45
+    page, y = Page("Three losses over one batch"), 1.45
     for place, (row, colour) in enumerate(zip(data.itertuples(), (BLUE, ORANGE, GREEN))):
         x = WIDE / len(data) * place + 0.65
         page.text(x - 0.4, y - 0.82, row.loss, colour, weight="bold")
@@ -82,11 +84,10 @@ def template_losses(data: pd.DataFrame, *, title: str = "Three losses over one b
     return page.cut(2.75)
 
 
-@in_style
-def template_system(data: pd.DataFrame, *, title: str = "From an utterance to three losses") -> Figure:
+@drawn_from("intent", "kind", "text")
+def template_system(data: pd.DataFrame) -> Figure:
     """The first intent of the data of :func:`template_clusters`, whose slot types are further kinds, through the whole
     system: template, Entity Book, filling, encoder, losses; below, compression at inference (TaDSE, Figure 3)."""
-    require(data, "template_system", ("intent", "kind", "text"))
     texts = _texts_by_kind(data[data["intent"] == data["intent"].iloc[0]])
     book = [f"{kind}: {values[0]}" for kind, values in texts.items() if kind not in KINDS]
     words = {
@@ -95,6 +96,6 @@ def template_system(data: pd.DataFrame, *, title: str = "From an utterance to th
         "book": "\n".join(wrapped(line, 38, most=1) for line in book),
         "filled": "\n".join(wrapped(text, 40, most=1) for text in texts["filled"]),
     }
-    page = Page(title)
+    page = Page("From an utterance to three losses")
     page.draw(yaml.safe_load(SYSTEM.read_text(encoding="utf-8")), words)
     return page.cut(4.9)

@@ -7,7 +7,6 @@ ECD, of the same language and trade, are scored on JDDC too.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,47 +15,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import CHINESE
 from dialnb.data.levels import find
 from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
-from dialnb.errors import DataError
 from dialnb.evaluation import geometry
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import SupportsEncode
-from dialnb.examples.batches import Batch
-from dialnb.examples.matching import (
-    build_groups,
-    build_retrieval,
-    labelled_utterances,
-    matching_examples,
-    neighbours,
-    sessions,
-)
+from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Sentences, Sessions, thin
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
-from dialnb.training.objectives_dialogue import MatchingGuidedObjective
-from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
+from dialnb.studies.shared import NAMES, count_rows, count_table, from_scratch, shape_of
 
 SLUG = "dialoguecse"
-CORPORA = {"MDC": ("MDC",), "SGD": ("SGD",), "ECD": ("ECD", "JDDC")}
-"""Corpora that are trained on, and the evaluation sets that belong to each."""
+TESTS, REBUILT = NAMES[SLUG]["tests"], NAMES[SLUG]["rebuilt"]
+"""Evaluation sets by corpus; those that are rebuilt from intents, by the dialogue act of the utterances that count."""
 
-MATCHING = ("SiameseBERT-s", "SiameseBERT-m", "DialogueCSE I1", "DialogueCSE I2")
-"""The dialogue-based rows of T2: "-s" reads one turn, "-m" several as one sequence."""
-
-REBUILT = {"SGD": "INFORM_INTENT", "MDC": ""}
-"""Evaluation sets that are rebuilt from intents, and the dialogue act of the utterances that count (none: all do)."""
-
-LENGTHS = {"MDC": 50, "SGD": 50, "ECD": 50, "JDDC": 100}
-"""Tokens of a sentence (Section 5.2)."""
+SEVERAL = ("negatives", "turns")
+MATCHING = {
+    "SiameseBERT-s": ("negatives",),
+    "SiameseBERT-m": SEVERAL,
+    "DialogueCSE I1": (*SEVERAL, "temperature"),
+    "DialogueCSE I2": (*SEVERAL, "temperature"),
+}
+"""The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence."""
 
 POOLS_INSTEAD = "retrieval pools rebuilt from the intents of its movie and taxi dialogues"
 WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
@@ -85,7 +74,7 @@ class TestSet:
 
     queries: Sequence[RetrievalQuery]
     pairs: Sequence[ScoredPair] = ()
-    max_length: int = 50
+    max_length: int = 50  # tokens of a sentence (Section 5.2)
     corpus: str = ""  # that models are trained on
     instead: str = ""  # what stands in for the paper's own set
 
@@ -97,32 +86,31 @@ class TestSet:
 
 def needed(s: Mapping[str, Any]) -> list[str]:
     """The corpora that a profile trains on: those with an evaluation set that it asks for."""
-    return [name for name, tests in CORPORA.items() if any(test in s["corpora"] for test in tests)]
+    return [name for name, tests in TESTS.items() if set(tests) & set(s["corpora"])]
 
 
 def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
-    """Load a corpus at the level of data of a run, as large as the profile ``s`` of this notebook has it."""
+    """Load a corpus at the level of data of a run, as large as the profile ``s`` of this notebook has it.
+
+    Dialogues of fewer than four turns are dropped, but not in MDC (Section 5.1).
+    """
     s = s or run.settings
-    complete = run.data("ECD complete", SLUG) if name == "ECD" else {}
-    parts = list((complete or run.data(name, SLUG)).values())
-    if name == "SGD":
-        parts = [part.filter(split="train") for part in parts]
-    dialogues: Sessions | Lacking = Sessions(parts, shortest(name), s["dialogues"])
-    lacking = run.lacking(name, SLUG)
-    if lacking and not complete:
-        dialogues = Lacking(next(iter(lacking.values())))
+    parts = list(run.data(name, SLUG).values())
+    lacking = list(run.lacking(name, SLUG).values())
     if name != "ECD":
+        parts = [part.filter(split="train") for part in parts] if name == "SGD" else parts
+        dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
         return Corpus(name, dialogues, Sentences(parts))
+    complete = list(run.data("ECD complete", SLUG).values())
+    if complete or not lacking:
+        dialogues = Sessions(complete or parts, 4, s["dialogues"])
+    else:
+        dialogues = Lacking(lacking[0])
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
-        text = [*complete.values(), *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
+        text = [*complete, *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
     return Corpus(name, dialogues, Sentences(text), released(run, "ECD", "pairs", "dev"))
-
-
-def shortest(corpus: str) -> int:
-    """Dialogues of fewer turns are dropped, but not in MDC (Section 5.1)."""
-    return 4 if corpus == "ECD" else 0
 
 
 def released(run, name: str, kind: str, split: str) -> Dataset | list:
@@ -134,16 +122,20 @@ def released(run, name: str, kind: str, split: str) -> Dataset | list:
 def tests(run, corpus: str) -> dict[str, TestSet]:
     """The evaluation sets of a corpus that the profile asks for; of those that cannot be had, the reason is noted."""
     found = {}
-    for name in [name for name in CORPORA[corpus] if name in run.settings.corpora]:
+    for name in TESTS[corpus]:
+        if name not in run.settings.corpora:
+            continue
         lacking = run.lacking(name if name in REBUILT else f"{name} retrieval", SLUG)
         for reason in lacking.values():
             run.note_absent(reason, dataset=name)
-        if not lacking and name in REBUILT:
+        if lacking:
+            continue
+        if name in REBUILT:
             instead = POOLS_INSTEAD if name == "MDC" else ""
-            found[name] = TestSet(rebuilt(run, name), [], LENGTHS[name], corpus, instead)
-        elif not lacking:
+            found[name] = TestSet(rebuilt(run, name), corpus=corpus, instead=instead)
+        else:
             queries, pairs = (released(run, name, kind, "test") for kind in ("retrieval", "pairs"))
-            found[name] = TestSet(queries, pairs, LENGTHS[name], corpus)
+            found[name] = TestSet(queries, pairs, 100 if name == "JDDC" else 50, corpus)
     return found
 
 
@@ -151,14 +143,23 @@ def rebuilt(run, name: str) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run."""
     s = run.settings
     records = find(s.data, ("sources", "MDC", None)) if name == "MDC" else load("bundled/SGD", split="test")
-    pools = {"size": s.queries, "positives": 30, "negatives": 70, "act": REBUILT[name], "seed": 24}
-    return run.stage(f"rebuild the retrieval set of {name}", rebuild, records=records, **pools)
+    given = {"records": records, "size": s.queries, "act": REBUILT[name]}
+    return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
 
-def rebuild(records: Dataset, size: int, positives: int, negatives: int, act: str, seed: int) -> list[RetrievalQuery]:
-    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
-    dialogues = [replace(d, utterances=tuple(u for u in d.utterances if act in ("", *u.acts))) for d in records]
-    return build_retrieval(labelled_utterances(dialogues), size, positives, negatives, seed)
+def rebuild(
+    records: Dataset,
+    size: int,
+    act: str,
+    seed: int = 24,
+) -> list[RetrievalQuery]:
+    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named: each has 30
+    others of its intent and 70 of other intents in its pool."""
+    dialogues = []
+    for dialogue in records:
+        said = tuple(utterance for utterance in dialogue.utterances if act in ("", *utterance.acts))
+        dialogues.append(replace(dialogue, utterances=said))
+    return build_retrieval(labelled_utterances(dialogues), size, 30, 70, seed)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -166,11 +167,16 @@ def rebuild(records: Dataset, size: int, positives: int, negatives: int, act: st
 
 def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
     """Count dialogues after preprocessing, their turns and words (of Chinese: characters), and intents of users."""
-    found = replace(dialogues, limit=None).read()
+    sessions = replace(dialogues, limit=None).read()
     intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
-    said = [text for session in found for text in session]
-    words = sum(len("".join(text.split())) if characters else len(text.split()) for text in said)
-    return {"dialogues": len(found), "turns": len(said), "words": words, "intents": len(intents)}
+    words = [word for session in sessions for text in session for word in text.split()]
+    size = len("".join(words)) if characters else len(words)
+    return {
+        "dialogues": len(sessions),
+        "turns": sum(map(len, sessions)),
+        "words": size,
+        "intents": len(intents),
+    }
 
 
 def counted(run, corpus: Corpus) -> dict[str, int]:
@@ -180,22 +186,22 @@ def counted(run, corpus: Corpus) -> dict[str, int]:
 
 def count_corpora(run, corpora: Mapping[str, Corpus]) -> None:
     """T1: what there is of each corpus that the paper prints."""
+    rows = []
     for name, own in corpora.items():
         if not own.is_there:
             run.note_absent(own.dialogues.reason, "T1", column=name)
-            continue
-        notes = dict.fromkeys(("dialogues", "turns", "words", "intents"), "released sample only")
-        if name == "MDC":
-            notes = dict.fromkeys(notes, "movie and taxi only")
-        if name == "ECD":
-            notes["words"] = "characters instead of words"
-            run.note_absent("the released files of ECD name no intents", "T1", model="intents", column=name)
-        if name != "SGD":  # which stands in for MDC
-            numbers = counted(run, own)
-            _add_counts(run, "T1", name, {row: (number, notes[row]) for row, number in numbers.items() if number})
+        elif name != "SGD":  # which stands in for MDC
+            numbers = {row: number for row, number in counted(run, own).items() if number}
+            if name == "ECD":
+                run.note_absent("the released files of ECD name no intents", "T1", model="intents", column=name)
+                characters = {"words": numbers.pop("words")}
+                rows += count_rows("model", characters, "characters instead of words", column=name)
+            part = "movie and taxi only" if name == "MDC" else "released sample only"
+            rows += count_rows("model", numbers, part, column=name)
     if "JDDC" in run.settings.corpora:
-        intents = {q.intent for split in ("dev", "test") for q in released(run, "JDDC", "retrieval", split)}
-        _add_counts(run, "T1", "JDDC", {"intents": (len(intents), "those of its retrieval set")})
+        rows += count_table(run, "T1")
+    if rows:
+        run.add(pd.DataFrame(rows), table="T1")
 
 
 def count_tests(run, rebuilt: Mapping[str, TestSet]) -> None:
@@ -203,22 +209,11 @@ def count_tests(run, rebuilt: Mapping[str, TestSet]) -> None:
     for name in ("JDDC", "ECD"):
         for reason in run.lacking(f"{name} retrieval", SLUG).values():
             run.note_absent(reason, "X1", column=name)
-        numbers = {}
-        for split in ("test", "dev"):
-            for kind, row in (("retrieval", "retrieval"), ("pairs", "sentence pairs")):
-                numbers[f"released {split} {row}"] = len(released(run, name, kind, split)), ""
-        numbers["semantic retrieval samples (approx.)"] = numbers["released test retrieval"]
-        numbers["sentence pairs (approx.)"] = numbers["released test sentence pairs"]
-        _add_counts(run, "X1", name, {row: number for row, number in numbers.items() if number[0]})
+    rows = count_table(run, "X1")
     if "MDC" in rebuilt:
-        size = len(rebuilt["MDC"].queries)
-        _add_counts(run, "X1", "MDC", {"semantic retrieval samples (approx.)": (size, POOLS_INSTEAD)})
-
-
-def _add_counts(run, table: str, column: str, numbers: Mapping[str, tuple[int, str]]) -> None:
-    rows = [{"model": row, "value": n, "n": n, "substitute": note} for row, (n, note) in numbers.items()]
-    if rows:
-        run.add(pd.DataFrame(rows), task="statistics", metric="count", column=column, table=table)
+        size = {"semantic retrieval samples (approx.)": len(rebuilt["MDC"].queries)}
+        rows += count_rows("model", size, POOLS_INSTEAD, column="MDC")
+    run.add(pd.DataFrame(rows), table="X1")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -230,13 +225,21 @@ def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
         return Model()
     if s["chinese_encoder"]:
         return Model(start=s["chinese_encoder"])
-    settings = {"epochs": s["pretrain_epochs"], "batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
-    recipe = PretrainingRecipe("mini", settings=pretraining_settings("mini"))
-    options = {"vocabulary": False, "name": "mini-chinese"}
-    return Model(recipe, data=corpus.text, settings=settings | {"seed": s["seed"]}, options=options)
+    settings = {
+        "epochs": s["pretrain_epochs"],
+        "batch_size": s["pretrain_batch"],
+        "max_steps": s["pretrain_steps"],
+    }
+    settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
+    return from_scratch("mini", corpus.text, settings, vocabulary=False, name="mini-chinese")
 
 
-def model(recipe: str, s: Mapping[str, Any], corpus: Corpus, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    corpus: Corpus,
+    **changes: Any,
+) -> Model:
     """A model as DialogueCSE's notebook trains it in a profile; other notebooks ask for the same.
 
     Stage one, "adaptation", continues the pre-training of "BERT, CORPUS"; the others go on from there, with the lower
@@ -246,43 +249,53 @@ def model(recipe: str, s: Mapping[str, Any], corpus: Corpus, **changes: Any) -> 
         settings = {"epochs": s["adapt_epochs"], "learning_rate": s["adapt_learning_rate"]}
         settings |= {"batch_size": s["adapt_batch"], "max_steps": s["adapt_steps"]}
         options = {"sentences": s["sentences"], "head_steps": s["head_steps"]}
-        begin = f"BERT, {corpus.name}"
-        return Model(recipe, data=corpus.text, **{"start": begin, "settings": settings, "options": options} | changes)
-    options = {"negatives": s["negatives"]}
-    if recipe != "SiameseBERT-s":
-        options["turns"] = s["turns"]
-    if recipe.startswith("DialogueCSE"):
-        options["temperature"] = s["temperature"]
-    given = {"start": f"BERT(adapt), {corpus.name}", "labels": {"model": recipe}}
-    given["settings"] = {"epochs": s["epochs"], "learning_rate": s["learning_rate"], "freeze": -2}
-    if len(corpus.dev):
-        given["watch"] = Watch(agreement, {"pairs": corpus.dev}, best="Corr", last=True)
+        given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
+    else:
+        options = {name: s[name] for name in MATCHING[recipe]}
+        settings = {
+            "epochs": s["epochs"],
+            "learning_rate": s["learning_rate"],
+            "freeze": -2,
+        }
+        given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
+        given["labels"] = {"model": recipe}
+        if len(corpus.dev):
+            given["watch"] = Watch(agreement, {"pairs": corpus.dev}, best="Corr", last=True)
     options |= changes.pop("options", {})
-    return Model(recipe, data=corpus.dialogues, options=options, **given | changes)
+    return Model(recipe, options=options, **given | changes)
 
 
 def usual(run, corpus: Corpus, what: str) -> Any:
     """The value that a setting has in the main models; of the number of dialogues, all there are."""
-    if what != "dialogues":
-        return "both" if what == "sides" else run.settings[what]
-    there = counted(run, corpus)["dialogues"]
-    return min(there, run.settings.dialogues or there)
+    if what == "dialogues":
+        there = counted(run, corpus)["dialogues"]
+        return min(there, run.settings.dialogues or there)
+    return "both" if what == "sides" else run.settings[what]
 
 
-def unusual(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any]:
+def unusual(
+    run,
+    corpus: Corpus,
+    what: str,
+    values: Sequence[Any],
+) -> list[Any]:
     """The values of a sweep that need models of their own; there cannot be more dialogues than all."""
-    if not values:
-        return []
-    main = usual(run, corpus, what)
+    main = usual(run, corpus, what) if values else None
     return [value for value in values if (value < main if what == "dialogues" else value != main)]
 
 
-def vary(recipe: str, s: Mapping[str, Any], corpus: Corpus, what: str, value: Any) -> Model:
+def vary(
+    recipe: str,
+    s: Mapping[str, Any],
+    corpus: Corpus,
+    what: str,
+    value: Any,
+) -> Model:
     """A model of the notebook with one thing changed, which is a column of its rows."""
-    labels = {"model": recipe, what: value}
-    if what != "dialogues":
-        return model(recipe, s, corpus, options={what: value}, labels=labels)
-    return model(recipe, s, replace(corpus, dialogues=replace(corpus.dialogues, limit=value)), labels=labels)
+    options = {what: value}
+    if what == "dialogues":
+        options, corpus = {}, replace(corpus, dialogues=replace(corpus.dialogues, limit=value))
+    return model(recipe, s, corpus, options=options, labels={"model": recipe, what: value})
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -292,26 +305,24 @@ def thinned(queries: Sequence[RetrievalQuery], limit: int | None) -> Sequence[Re
     """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
     if limit is None or limit >= len(queries):
         return queries
-    asked = thin(queries, limit)
-    chosen = {query.id for query in asked}
-    needed = chosen.union(*((*query.positives, *query.negatives) for query in asked))
-    kept = []
-    for query in queries:
-        if query.id in needed:
-            kept.append(query if query.id in chosen else replace(query, positives=(), negatives=()))
-    return kept
+    asked = {query.id: query for query in thin(queries, limit)}
+    needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
+    kept = [query for query in queries if query.id in needed]
+    return [asked.get(query.id) or replace(query, positives=(), negatives=()) for query in kept]
 
 
-def view(encoder: Encoder, how: str, flow_steps: int = 200, seed: int = 0) -> tuple[SupportsEncode, str]:
+def view(
+    encoder: Encoder,
+    how: str,
+    flow_steps: int = 200,
+    seed: int = 0,
+) -> tuple[SupportsEncode, str]:
     """The encoder as a baseline of T2 reads it, and its pooling: its word vectors, ``[CLS]``, the mean of the tokens,
     or the mean through a transformation of the space."""
     if how == "words":
         return WordVectors(encoder), "mean"
-    if how == "flow":
-        return Transformed(encoder, partial(flow, steps=flow_steps, seed=seed)), "mean"
-    if how == "whitening":
-        return Transformed(encoder, geometry.whiten), "mean"
-    return encoder, how
+    ways = {"flow": partial(flow, steps=flow_steps, seed=seed), "whitening": geometry.whiten}
+    return (Transformed(encoder, ways[how]), "mean") if how in ways else (encoder, how)
 
 
 def score(
@@ -330,15 +341,19 @@ def score(
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
         rows = pd.concat([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)], ignore_index=True)
-    notes = [WORDS_INSTEAD] if how == "words" else []
-    if records.instead:
-        notes.append(records.instead)
+    notes = [WORDS_INSTEAD if how == "words" else "", records.instead]
     if trained and dataset == "JDDC":
         notes.append(f"trained on dialogues of {records.corpus}")
-    return rows.assign(substitute="; ".join(notes))
+    return rows.assign(substitute="; ".join(filter(None, notes)))
 
 
-def chance(encoder: SupportsEncode, records: TestSet, dataset: str, limit: int | None, **_: Any) -> pd.DataFrame:
+def chance(
+    encoder: SupportsEncode,
+    records: TestSet,
+    dataset: str,
+    limit: int | None,
+    **_: Any,
+) -> pd.DataFrame:
     """MAP and MRR of a random order of the same pools."""
     rows = evaluate_retrieval(encoder, thinned(records.queries, limit), dataset=dataset)
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
@@ -346,13 +361,12 @@ def chance(encoder: SupportsEncode, records: TestSet, dataset: str, limit: int |
 
 def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
-    texts: dict[str, list[str]] = {}
-    for query in queries:
-        if query.intent and query.text not in (known := texts.setdefault(query.intent, [])):
-            known.append(query.text)
-    chosen = sorted(texts, key=lambda name: (-len(texts[name]), name))[:intents]
-    pairs = [(text, name) for name in chosen for text in texts[name][:points]]
-    return [text for text, _ in pairs], [name for _, name in pairs]
+    named = pd.DataFrame({"label": [query.intent for query in queries], "text": [query.text for query in queries]})
+    named = named[named["label"] != ""].drop_duplicates()
+    sizes = named["label"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    parts = [named[named["label"] == label].head(points) for label in sizes.index[:intents]]
+    chosen = pd.concat([named.head(0), *parts])
+    return chosen["text"].tolist(), chosen["label"].tolist()
 
 
 def geometry_of(
@@ -361,9 +375,7 @@ def geometry_of(
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""
     texts, labels = by_intent(records.queries, 50, max(2, geometry_sentences // 50))
     seen, pooling = view(encoder, how, **flow)
-    vectors = seen.encode(texts, max_length=records.max_length, pooling=pooling)
-    values = {"uniformity": geometry.uniformity(vectors), "alignment": geometry.alignment(vectors, labels)}
-    return tidy_frame(tidy_rows(values, task="geometry", dataset=dataset, protocol="clean", n=len(texts)))
+    return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset)
 
 
 def plane_of(
@@ -380,90 +392,48 @@ def plane_of(
 # --- the method on one example ----------------------------------------------------------------------------------------
 
 
-def example_group() -> MatchingGroup:
-    """The first group of the bundled dialogues whose response and three context turns are short enough to draw."""
-    for group in build_groups(sessions(load("bundled/SGD", split="train")[:300]), 9):
-        before, after = neighbours(group)
-        said = [*before, *after, group.candidates[0]]
-        if len(said) == 4 and after and all(5 <= len(text.split()) <= 9 and len(text) < 45 for text in said):
-            return group
-    raise DataError("no group of the bundled dialogues suits the drawing")
-
-
 def shapes_of(encoder: Encoder, group: MatchingGroup) -> pd.DataFrame:
     """For F1: the texts of a group with their roles, numbers of tokens and width of vectors."""
     before, after = neighbours(group)
-    roles = [*(f"u{i - len(before)}" for i in range(len(before))), *(f"u+{i + 1}" for i in range(len(after)))]
+    roles = [f"u{place}" for place in range(-len(before), 0)]
+    roles += [f"u+{place}" for place in range(1, len(after) + 1)]
     texts = [*before[::-1], *after, *group.candidates[:2]]
     data = pd.DataFrame({"role": [*roles, "response", "negative"], "text": texts})
     return data.assign(tokens=encoder.tokenize(texts, 50).lengths, width=encoder.dim)
 
 
+@torch.no_grad()
+def token_states(encoder: Encoder, texts: Sequence[str]) -> list[torch.Tensor]:
+    """Vectors of all tokens of each text: [tokens, width]."""
+    states, packed = encoder.hidden(encoder.tokenize(texts))
+    parts = states.float().cpu().split(packed.lengths.tolist())
+    return [parts[place] for place in packed.rank.tolist()]
+
+
 def token_vectors(encoder: Encoder, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
     """Vectors of all tokens, padded: [1, texts, tokens, width], and where there are any: [1, texts, tokens]."""
-    with torch.no_grad():
-        states, packed = encoder.hidden(encoder.tokenize(texts))
-    parts = states.float().cpu().split(packed.lengths.tolist())
-    parts = [parts[place] for place in packed.rank.tolist()]
-    padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(part)) for part in parts], batch_first=True)
-    return padded[None], mask[None]
+    parts = token_states(encoder, texts)
+    known = [torch.ones(len(part)) for part in parts]
+    return pad_sequence(parts, batch_first=True)[None], pad_sequence(known, batch_first=True)[None]
 
 
 def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
     """The matching matrix of each context turn with the true response, one row a pair of tokens."""
     before, after = neighbours(records)
     texts = [*before[::-1], *after, records.candidates[0]]
-    words = [encoder.tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in encoder.tokenize(texts)]
-    vectors, mask = (part[0] for part in token_vectors(encoder, texts))
-    parts = [(tokens[real.bool()], real[real.bool()]) for tokens, real in zip(vectors, mask)]
-    rows = []
-    for number, turn in enumerate(words[:-1]):
-        matrix = losses.matching_matrix(*parts[number], *parts[-1]).numpy()
-        for i, j in np.ndindex(matrix.shape):
-            rows.append((number + 1, i, turn[i], j, words[-1][j], float(matrix[i, j])))
-    return pd.DataFrame(rows, columns=["turn", "row", "word", "column", "response", "value"])
-
-
-def loop_loss(encoder: Encoder, objective: MatchingGuidedObjective, batch: Batch) -> torch.Tensor:
-    """The loss candidate by candidate: the context encoded again for each of them, full matching matrices."""
-    rows = []
-    for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
-        similarity = []
-        for candidate in candidates:
-            states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
-            parts = states.split(packed.lengths.tolist())
-            *context, response = (parts[place] for place in packed.rank.tolist())
-            everything = torch.ones(len(response), device=response.device)
-            seen = []
-            for turn in context:
-                matrix = losses.matching_matrix(turn, turn.new_ones(len(turn)), response, everything)
-                seen.append((matrix @ response).mean(0))
-            aware = torch.stack(seen)
-            weights = 1 / len(seen) if objective.attention is None else objective.attention(aware).softmax(0)
-            similarity.append(torch.cosine_similarity(response.mean(0), (weights * aware).sum(0), dim=0))
-        rows.append(-(torch.stack(similarity) / objective.temperature).log_softmax(0)[0])
-    return torch.stack(rows).mean()
-
-
-def compare_speed(encoder: Encoder, groups: int) -> dict[str, float]:
-    """Seconds of one step on bundled dialogues (the better of two), the way models are trained and as a loop over
-    candidates, and how far the two losses are apart."""
-    examples = matching_examples(encoder, build_groups(sessions(load("bundled/SGD", split="train")[:50])))
-    batch = examples.batch(np.arange(groups), np.random.default_rng(0))
-    objective = MatchingGuidedObjective(encoder.dim).to(encoder.device)
-    ways = {"packed": lambda: objective.terms(encoder, batch)["matching"]}
-    ways["naive"] = lambda: loop_loss(encoder, objective, batch)
-    seconds, values = {}, {}
-    for name, way in ways.items():
-        took = []
-        for _ in range(2):
-            began = time.perf_counter()
-            loss = way()
-            loss.backward()
-            values[name] = loss.item()
-            took.append(time.perf_counter() - began)
-        seconds[name] = min(took)
-    row = {f"{name} (s)": value for name, value in seconds.items()}
-    row["times faster"] = seconds["naive"] / seconds["packed"]
-    return row | {"difference": abs(values["packed"] - values["naive"])}
+    *turns, response = token_states(encoder, texts)
+    *words, answer = (encoder.tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in encoder.tokenize(texts))
+    parts = []
+    for number, (turn, named) in enumerate(zip(turns, words), 1):
+        real = [torch.ones(len(part)) for part in (turn, response)]
+        matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
+        row, column = np.indices(matrix.shape).reshape(2, -1)
+        part = {
+            "turn": number,
+            "row": row,
+            "word": np.take(named, row),
+            "column": column,
+        }
+        part |= {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}
+        parts.append(pd.DataFrame(part))
+    return pd.concat(parts, ignore_index=True)

@@ -11,35 +11,30 @@ the page of advice is written by `dialnb.studies.matrix_guide`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dialnb.claims.papers import FLOORS, select
-from dialnb.claims.ranks import ranks_of
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
-from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import group_rows, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
-from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
-from dialnb.examples.readings import Dialogues, Sessions, SpokenTemplates, thin
+from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
 from dialnb.models.encoder import Encoder
-from dialnb.models.selector import Selector
-from dialnb.runs.grid import SHARED, Answer, Model, Task, job_of
+from dialnb.runs.grid import SHARED, Answer, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
 
 RAW, UMS = "raw", "UMS"
 """The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
 
-MEAN = "Mean rank"
 ALONE, PACE = "Seconds alone", "Tokens a second alone (thousands)"
-NO_VECTORS = "a cross-encoder scores a reply together with its context and gives no vectors"
 PILOT, PILOT_DIALOGUES = 6, 600
 """Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
 
@@ -52,9 +47,6 @@ EPOCHS = 100_000.0
 GROUPS = 10
 BLOCK = 100
 """Replies of a block, so that no group of questions may be smaller."""
-
-LENGTH = 128
-"""Tokens of a dialogue that a sentence encoder reads as one text."""
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -112,17 +104,16 @@ def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]
     share = (result.steps - result.resumed_at) / result.steps or 1.0
     seconds = result.seconds / share
     tokens = result.tokens_per_second * seconds
-    return {"steps": result.steps, "tokens": tokens, "seconds": seconds, "memory": result.peak_memory_gb} | (
-        {"tokens a second": alone, "seconds alone": tokens / alone} if alone else {}
-    )
+    took = {"Steps": result.steps, "Tokens (thousands)": tokens / 1e3, "Seconds": seconds}
+    took["GPU memory (GB)"] = result.peak_memory_gb
+    return took | ({PACE: alone / 1e3, ALONE: tokens / alone} if alone else {})
 
 
 def tokens_a_second(run, name: str, dialogues: Dialogues) -> float:
     """The pace of a training while nothing else runs: of ``timed_steps`` whole batches, after some to warm up."""
-    encoder, seed = run.encoder(), run.settings["seed"]
     for word, steps in (("warm up", WARM_UP), ("time", run.settings["timed_steps"])):
         model = method(run, name, dialogues, steps)
-        function, given = job_of({}, model, encoder, seed)
+        function, given = job_of({}, model, run.encoder(), run.settings["seed"])
         found = run.stage(f"{word} {name}", function, **given)
     return found["training"].tokens_per_second
 
@@ -130,72 +121,67 @@ def tokens_a_second(run, name: str, dialogues: Dialogues) -> float:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Column:
-    """A task of the matrix: the paper that asks it, how it is asked, and the rows that score it.
-
-    ``lists``: replies are listed, so that a cross-encoder can answer too; ``shots``: of several, the most count.
-    """
-
-    paper: str
-    task: Task
-    where: Mapping[str, Any] = field(default_factory=dict)
-    lists: bool = False
-    shots: bool = False
-
-
-def column(
-    name: str, paper: str, evaluate: Callable, data: Any, settings: Sequence[str], where: Mapping[str, Any],
-    floors: Mapping[str, Any] | None = None, **more: bool,
-) -> Column:  # fmt: skip
-    """A column under the name of its task."""
-    return Column(paper, Task(name, evaluate, data, settings, name.lower(), floors=floors or {}), where, **more)
-
-
 def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     """What each test item scored, as one row for every group of items; a conversation stays within a group."""
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
         groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
+        common = {
+            "task": "",
+            "dataset": dataset,
+            "protocol": "paper",
+            "n": len(part),
+        }
         for group, value in part["value"].groupby(groups).mean().items():
-            rows += tidy_rows({metric: scale * value}, task="", dataset=dataset, protocol="paper", n=len(part),
-                              seed=int(group))  # fmt: skip
+            rows += tidy_rows({metric: scale * value}, seed=int(group), **common)
     return tidy_frame(rows)
 
 
 def neighbours_in_groups(
-    encoder: Encoder, records: Dataset, dataset: str, limit: int | None, references: int | None
+    encoder: Encoder,
+    records: Dataset,
+    dataset: str,
+    **limits: int | None,
 ) -> pd.DataFrame:
     """TaDSE's test: the intent of the nearest training utterance."""
-    return by_group(tadse.neighbours_of(encoder, records, dataset, limit, references)["items"])
+    return by_group(tadse.neighbours_of(encoder, records, dataset, **limits)["items"])
 
 
 def majority_in_groups(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    **limits: int | None,
 ) -> pd.DataFrame:
     """The floor of TaDSE's test: the most frequent intent, whatever is said."""
-    return by_group(tadse.majority_of(encoder, records, dataset, limit, references)["items"])
+    return by_group(tadse.majority_of(encoder, records, dataset, **limits)["items"])
 
 
-def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+def blocks_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    questions: int | None,
+) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
-    pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
+    pairs, once, rows = tasks.question_answers(records, questions), EncodeOnce(encoder), []
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
-    rows = [
-        evaluate_blocks(once, [pairs[i] for i in np.flatnonzero(groups == group)], dataset=dataset, seeds=(0,))
-        .assign(seed=int(group), n=len(pairs)) for group in np.unique(groups)
-    ]  # fmt: skip
+    for group in np.unique(groups):
+        own = [pairs[place] for place in np.flatnonzero(groups == group)]
+        ranked = evaluate_blocks(once, own, dataset=dataset, seeds=(0,))
+        rows.append(ranked.assign(seed=int(group), n=len(pairs)))
     return pd.concat(rows, ignore_index=True)
 
 
-def scorer_of(encoder: Any) -> Scorer:
-    """How candidates are scored: by a cross-encoder itself, else by cosine with the context."""
-    return encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, LENGTH)
-
-
-def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+def replies_in_groups(
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    groups: int | None,
+) -> pd.DataFrame:
     """The true reply among a hundred."""
-    items = ums.answers_by(scorer_of(encoder), _tested(records, groups), dataset)["items"]
+    asked = Lists([records], groups, "test").read()
+    items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
     return by_group(items.assign(metric="Top-1"), 100.0)
 
 
@@ -203,15 +189,9 @@ def adversarial_in_groups(
     encoder: Any, records: Dataset, dataset: str, limit: int | None, adversarial_seeds: Sequence[int]
 ) -> pd.DataFrame:
     """UMS's test: the true reply among ten, one of which was said before."""
-    asked, seeds = _tested(records, limit), tuple(adversarial_seeds)
-    items = ums.answers_by(scorer_of(encoder), asked, dataset, seeds, ("random",))["items"]
+    asked = Lists([records], limit, "test").read()
+    items = ums.answers_by(ums.scorer_of(encoder), asked, dataset, adversarial_seeds, ("random",))["items"]
     return by_group(items[items["metric"] == "Adversarial R10@1"].assign(metric="Top-1"), 100.0)
-
-
-def _tested(records: Dataset, limit: int | None) -> Sequence:
-    """``limit`` lists of the test split, drawn once."""
-    found = records.filter(split="test")
-    return list(found.take(thin(range(len(found)), limit)))
 
 
 def retrieval_in_groups(
@@ -222,114 +202,74 @@ def retrieval_in_groups(
     kept = [query.id for query in asked if query.positives]
     number = dict(zip(kept, item_groups(kept, GROUPS)))
     for group in sorted(set(number.values())):
-        own = [q if number.get(q.id) == group else replace(q, positives=(), negatives=()) for q in asked]
-        found = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
-        rows.append(found[found["protocol"] == "paper"].assign(seed=int(group), n=len(kept)))
+        own = []
+        for query in asked:
+            mine = number.get(query.id) == group
+            own.append(query if mine else replace(query, positives=(), negatives=()))
+        ranked = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
+        rows.append(ranked[ranked["protocol"] == "paper"].assign(seed=int(group), n=len(kept)))
     return pd.concat(rows, ignore_index=True)
 
 
-def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+def similarity_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+) -> pd.DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
     def score(rows: np.ndarray) -> dict[str, float]:
-        return {"Corr": float(evaluate_similarity(once, [pairs[i] for i in rows], dataset=dataset)["value"].iloc[0])}
+        scored = evaluate_similarity(once, [pairs[row] for row in rows], dataset=dataset)
+        return {"Corr": float(scored["value"].iloc[0])}
 
-    values = group_values(score, item_groups(range(len(pairs)), GROUPS))
-    shared = {"task": "similarity", "dataset": dataset, "protocol": "paper", "n": len(pairs)}
-    return tidy_frame(row for group, value in values.items() for row in tidy_rows(value, seed=group, **shared))
+    groups = item_groups(range(len(pairs)), GROUPS)
+    labels = {
+        "task": "similarity",
+        "dataset": dataset,
+        "protocol": "paper",
+        "n": len(pairs),
+    }
+    return tidy_frame(group_rows(score, groups, **labels))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def keep_scores(run, columns: Mapping[str, Column], answers: Sequence[Answer]) -> None:
-    """Keep a task's scores of every method: those of every dataset, and their mean in every unit that all have."""
+def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keep every method's scores, the rows ``where`` tells for each task: those of every dataset, and their mean in
+    every unit that all have."""
     found: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for answer in answers:
         found.setdefault((answer.question.table, answer.question.model), []).append(answer.rows)
     for (task, model), parts in found.items():
-        column = columns[task]
-        where = dict(column.where) | ({"shots": max(run.settings["shots"])} if column.shots else {})
-        own = select(pd.concat(parts), where)[["dataset", "metric", "seed", "value", "n"]]
-        own = own.assign(task=task, protocol="paper", model=model)
-        start = {"encoder": "none"} if model in FLOORS else {}
-        run.add(own, table="X-datasets", **start)
+        own = select(pd.concat(parts), where[task])[["dataset", "metric", "seed", "value", "n"]]
+        labels = {"task": task, "protocol": "paper", "model": model}
+        if model in FLOORS:
+            labels["encoder"] = "none"
+        run.add(own, table="X-datasets", **labels)
         wide = own.pivot_table("value", "seed", "dataset").dropna()
-        means = pd.DataFrame({"seed": wide.index, "value": wide.mean(axis=1).to_numpy()})
-        items = int(own.groupby("dataset")["n"].max().sum())
-        labels = {"task": task, "column": task, "dataset": "all", "metric": column.where["metric"], **start}
-        run.add(means.assign(n=items), table="T1", model=model, protocol="paper", **labels)
+        means = wide.mean(axis=1).rename("value").reset_index()
+        sizes = own.groupby("dataset")["n"].max()
+        labels |= {
+            "column": task,
+            "dataset": "all",
+            "metric": where[task]["metric"],
+        }
+        run.add(means.assign(n=int(sizes.sum())), table="T1", **labels)
 
 
-def _methods(run, table: str) -> pd.DataFrame:
-    """The rows of a table that are no floors: these have neither gains nor ranks."""
-    rows = run.rows(table)
-    return rows[~rows["model"].isin(FLOORS)]
+def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:
+    """Scores [method, task] of the methods that answer every task, in the order of T1; floors have no rank."""
+    return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
 def units(run) -> pd.DataFrame:
     """Scores of T1 as [(task, unit), method]."""
-    rows = _methods(run, "T1")
-    return rows.pivot_table("value", ["task", "seed"], "model", sort=False)
+    return _methods(run, "T1").pivot_table("value", ["task", "seed"], "model", sort=False)
 
 
-def scores(run) -> pd.DataFrame:
-    """Scores [method, task] of the methods that answer every task, in the order of T1."""
-    means = _methods(run, "T1").pivot_table("value", "model", "task", sort=False)
-    return means.dropna()
-
-
-def add_gains(run) -> None:
-    """T2: every method minus the raw encoder, in every unit."""
-    found = units(run)
-    gaps = found.drop(columns=RAW).sub(found[RAW], axis=0)
-    rows = gaps.stack().rename("value").reset_index()
-    run.add(rows.assign(column=rows["task"], n=0), table="T2", dataset="all", metric="gain", protocol="paper")
-
-
-def add_ranks(run) -> None:
-    """T3: ranks by task and their mean; X-ranks: mean ranks where every dataset counts as a task of its own."""
-    labels = {"dataset": "all", "metric": "rank", "protocol": "paper", "seed": 0, "n": 0}
-    for table, found in (("T3", scores(run)), ("X-ranks", dataset_scores(run))):
-        ranks = ranks_of(found)
-        long = ranks.assign(**{MEAN: ranks.mean(axis=1)}).rename_axis("model").reset_index()
-        rows = long.melt("model", var_name="column", value_name="value")
-        kept = rows if table == "T3" else rows[rows["column"] == MEAN]
-        run.add(kept.assign(task=kept["column"], **labels), table=table)
-
-
-def dataset_scores(run) -> pd.DataFrame:
-    """Scores [method, task on a dataset], of the methods that answer all."""
-    own = _methods(run, "X-datasets")
-    own = own.assign(task=own["task"] + " " + own["dataset"].astype(str))
-    return own.pivot_table("value", "model", "task", sort=False).dropna()
-
-
-def add_costs(run, costs: pd.DataFrame) -> None:
-    """T4: what every training took."""
-    told = costs.assign(tokens=costs["tokens"] / 1e3)
-    names = {"steps": "Steps", "tokens": "Tokens (thousands)", "seconds": "Seconds", "memory": "GPU memory (GB)"}
-    if "seconds alone" in told:
-        told["tokens a second"] /= 1e3
-        names |= {"seconds alone": ALONE, "tokens a second": PACE}
-    rows = told.rename(columns=names).melt("model", var_name="column", value_name="value")
-    run.add(rows.assign(n=0, seed=0), table="T4", task="cost", dataset="all", metric="cost", protocol="paper")
-
-
-def columns_table(run, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """Every task: the paper that asks it, the data behind it here, the metric, and how many items and units it has."""
-    own, lines = run.rows("X-datasets"), []
-    for name, column in columns.items():
-        rows = own[own["task"] == name]
-        if len(rows):
-            sizes = rows.groupby("dataset", sort=False)["n"].max()
-            line = {"task": name, "paper": column.paper, "data": ", ".join(sizes.index)}
-            line |= {"metric": column.where["metric"], "test items": int(sizes.sum())}
-            lines.append(line | {"units": rows["seed"].nunique()})
-    return pd.DataFrame(lines).set_index("task")
-
-
-def long_ranks(found: pd.DataFrame) -> pd.DataFrame:
-    long = ranks_of(found).rename_axis("method").reset_index()
-    return long.melt("method", var_name="task", value_name="rank")
+def _methods(run, table: str) -> pd.DataFrame:
+    rows = run.rows(table)
+    return rows[~rows["model"].isin(FLOORS)]

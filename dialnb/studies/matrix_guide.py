@@ -28,9 +28,18 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
         part = part.dropna(axis=1)
         means = part.mean().sort_values(ascending=False, kind="stable")
         best = means.index[0]
-        equal = [name for name in means.index[1:] if mean_interval((part[best] - part[name]).to_numpy()).low <= 0]
-        gain = mean_interval((part[best] - part[RAW]).to_numpy()) if best != RAW else None
-        lines.append({"task": task, "pick": best, "score": means[best], "gain": gain, "equal": equal})
+        gaps = {name: mean_interval((part[best] - part[name]).to_numpy()) for name in means.index[1:]}
+        equal = [name for name, gap in gaps.items() if gap.low <= 0]
+        gain = gaps.get(RAW)
+        lines.append(
+            {
+                "task": task,
+                "pick": best,
+                "score": means[best],
+                "gain": gain,
+                "equal": equal,
+            }
+        )
     return pd.DataFrame(lines).set_index("task")
 
 
@@ -79,26 +88,32 @@ def advice(run, found: pd.DataFrame) -> list[str]:
     idle = [task for task, row in found.iterrows() if RAW in (row["pick"], *row["equal"])]
     lines = [f"{_and(idle)}: no method could be shown to beat the raw encoder."] if idle else []
     trained = [task for task in found.index if task not in idle]
-    winners = {pick: [task for task in trained if found.loc[task, "pick"] == pick] for pick in found["pick"].unique()}
-    lines += [f"{pick} for {_and(tasks)}." for pick, tasks in winners.items() if tasks]
+    for pick in found["pick"].unique():
+        tasks = [task for task in trained if found.loc[task, "pick"] == pick]
+        if tasks:
+            lines.append(f"{pick} for {_and(tasks)}.")
     units = matrix.units(run)
     if UMS in units:
         for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False):
-            others = part.drop(columns=UMS)
-            best = others.mean().idxmax()
-            gap = mean_interval((part[UMS] - others[best]).to_numpy())
-            word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
-            lost = mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0
-            end = (" and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
-                   if lost else "; it must read every candidate with its context.")  # fmt: skip
-            lines.append(f"{task}: the cross-encoder {UMS} is {word} the best sentence encoder, {best} "
-                         f"({_interval(gap)}){end}")  # fmt: skip
+            lines.append(f"{task}: {_cross_encoder(part)}")
     costs = run.rows("T4")
     seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
     if len(seconds) > 1:
-        lines.append(f"For equal tokens {seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to "
-                     f"itself) and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")  # fmt: skip
+        fastest = f"{seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to itself)"
+        lines.append(f"For equal tokens {fastest} and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")
     return lines
+
+
+def _cross_encoder(part: pd.DataFrame) -> str:
+    """How UMS does on a task, beside the best sentence encoder."""
+    others = part.drop(columns=UMS)
+    best = others.mean().idxmax()
+    gap = mean_interval((part[UMS] - others[best]).to_numpy())
+    word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
+    end = "; it must read every candidate with its context."
+    if mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0:
+        end = " and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
+    return f"the cross-encoder {UMS} is {word} the best sentence encoder, {best} ({_interval(gap)}){end}"
 
 
 def _scope(run) -> str:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from dialnb.claims.papers import load_paper
+from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
-from dialnb.data.records import IntentUtterance, Slot
+from dialnb.data.records import IntentUtterance
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
-from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
@@ -28,6 +27,7 @@ from dialnb.examples.templates import RULES, Augmentation, make_template
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
+from dialnb.studies.shared import NAMES, count_rows
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
 LOSSES = {"L_u": "TaDSE L_u", "L_u + L_t": "TaDSE L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
@@ -47,7 +47,7 @@ ORDERED = (*ABLATED, "CLINC150")
 BASELINES = {"SimCSE": "SimCSE-unsup", "TOD-BERT": "TOD-BERT", "DSE": "DSE"}
 """Rows of T3, and the recipe that DSE's notebook trains them with."""
 
-CHECKPOINTS = {"BERT": "bert-base-uncased", "TOD-BERT": "TODBERT/TOD-BERT-JNT-V1", "DSE": "aws-ai/dse-bert-base"}
+CHECKPOINTS = NAMES["tadse"]["checkpoints"]
 """The printed baselines by hub id, where the run starts from the public SimCSE."""
 
 MEAN = dict.fromkeys(("TOD-BERT", "DSE"), "mean")
@@ -64,15 +64,6 @@ RATIOS = (0.1, 0.2, 0.5)
 """The coefficients of compression that the paper chooses from, on validation data."""
 
 GEOMETRY = {"F5": "ATIS", "F8": "SNIPS"}
-CLUSTERS = (
-    ("F4", "SNIPS", "SimCSE", 0.0, "SimCSE"),
-    ("F4", "SNIPS", PAIR, 0.0, "TaDSE"),
-    ("F4", "SNIPS", PAIR, 0.5, "TaDSE compressed 0.5"),
-    ("F9", "ATIS", "L_u", 0.0, "SimCSE"),
-    ("F10", "ATIS", PAIR, 0.2, "TaDSE"),
-)
-"""(figure, dataset, model, compression, its name there): SimCSE in F9 was trained on the same utterances."""
-
 LENGTH = 32
 """Tokens of an utterance, in training and in every test, as in the authors' code."""
 
@@ -94,7 +85,12 @@ def filled(sets: Mapping[str, Dataset], s: Mapping[str, Any], **changes: Any) ->
     return Templates([Filled(name, records, **given) for name, records in sets.items()])
 
 
-def model(recipe: str, s: Mapping[str, Any], templates: Templates, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    templates: Templates,
+    **changes: Any,
+) -> Model:
     """A model as TaDSE's notebook trains it in a profile, from the model "SimCSE"; other notebooks ask for the same.
 
     Models with M_A are trained longer on a single dataset. Temperature and weights are those of the profile, where it
@@ -103,15 +99,20 @@ def model(recipe: str, s: Mapping[str, Any], templates: Templates, **changes: An
     longer = recipe == LOSSES[ALIGNED] and len(templates.sources) == 1
     settings = {name: s[name] for name in (*SHARED, "learning_rate") if name in s}
     settings["epochs"] = s["aligned_epochs" if longer else "epochs"]
-    terms = ("utterance", "template", "pair")
-    numbers = {f"temperature_{term}": s["temperature"] for term in terms}
-    numbers |= {"weight_template": s["weight_template"]}
     if recipe == LOSSES["L_u"]:
-        numbers = {"temperature": s["temperature"]}
-    elif recipe != LOSSES["L_u + L_t"]:
-        numbers["weight_pair"] = s["weight_pair"]
-    options = {name: value for name, value in numbers.items() if value is not None} | changes.pop("options", {})
-    given = {"start": "SimCSE", "pooling": s["pooling"], "settings": settings, "options": options}
+        options = {"temperature": s["temperature"]}
+    else:
+        options = {f"temperature_{term}": s["temperature"] for term in ("utterance", "template", "pair")}
+        options["weight_template"] = s["weight_template"]
+        if recipe != LOSSES["L_u + L_t"]:
+            options["weight_pair"] = s["weight_pair"]
+    options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
+    given = {
+        "start": "SimCSE",
+        "pooling": s["pooling"],
+        "settings": settings,
+        "options": options,
+    }
     return Model(recipe, data=templates, **given | changes)
 
 
@@ -138,7 +139,8 @@ def parts_of(
     records: Dataset, limit: int | None, references: int | None, split: str = "test"
 ) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
-    return thin(list(records.filter(split="train")), references), thin(list(records.filter(split=split)), limit)
+    known = thin(list(records.filter(split="train")), references)
+    return known, thin(list(records.filter(split=split)), limit)
 
 
 def neighbours_of(
@@ -156,20 +158,10 @@ def neighbours_of(
     vectors = []
     for part in (known, asked):
         vectors.append(encode(encoder, [row.text for row in part], pooling=pooling, max_length=LENGTH))
-    return score(*vectors, known, asked, dataset, ks, pooling=pooling)
+    return nearest_rows(*vectors, known, asked, dataset, ks, pooling=pooling)
 
 
-def majority_of(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
-) -> dict[str, pd.DataFrame]:
-    """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
-    known, asked = parts_of(records, limit, references)
-    answer = Counter(row.intent for row in known).most_common(1)[0][0]
-    alike = [replace(known[0], intent=answer)]
-    return score(np.ones((1, 1)), np.ones((len(asked), 1)), alike, asked, dataset, pooling="")
-
-
-def score(
+def nearest_rows(
     references: np.ndarray,
     queries: np.ndarray,
     known: Sequence[IntentUtterance],
@@ -178,14 +170,49 @@ def score(
     ks: Sequence[int] = (1,),
     **labels: Any,
 ) -> dict[str, pd.DataFrame]:
-    """Give tidy rows, and rows by test item (100 where it was right), for each k."""
+    """Give what `scored` does, of the intents of the k nearest of the ``known`` utterances."""
     _, (intents, wanted) = label_ids([row.intent for row in known], [row.intent for row in asked])
-    common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
+    return scored(knn_predictions(queries, references, intents, ks), wanted, dataset, **labels)
+
+
+def majority_of(
+    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
+) -> dict[str, pd.DataFrame]:
+    """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
+    known, asked = parts_of(records, limit, references)
+    answer = Counter(row.intent for row in known).most_common(1)[0][0]
+    return scored({1: answer}, np.array([row.intent for row in asked]), dataset, pooling="")
+
+
+def scored(
+    answers: Mapping[int, Any],
+    wanted: np.ndarray,
+    dataset: str,
+    **labels: Any,
+) -> dict[str, pd.DataFrame]:
+    """Give tidy rows of the answers by k, and rows by test item (100 where the answer was right)."""
+    common = {
+        "task": "intent",
+        "dataset": dataset,
+        "protocol": "paper",
+        "method": "kNN",
+        **labels,
+    }
     rows, items = [], []
-    for k, answers in knn_predictions(queries, references, intents, ks).items():
-        rows += tidy_rows({"Accuracy": accuracy(answers, wanted)}, n=len(wanted), k=k, **common)
-        right = pd.DataFrame({"item": range(len(wanted)), "value": 100.0 * (answers == wanted)})
-        items.append(right.assign(metric="Accuracy", k=k, **common))
+    for k, answer in answers.items():
+        right = 100.0 * (answer == wanted)
+        rows += tidy_rows({"Accuracy": right.mean()}, n=len(wanted), k=k, **common)
+        items.append(
+            pd.DataFrame(
+                {
+                    "item": range(len(wanted)),
+                    "value": right,
+                    "metric": "Accuracy",
+                    "k": k,
+                    **common,
+                }
+            )
+        )
     return {"rows": tidy_frame(rows), "items": pd.concat(items, ignore_index=True)}
 
 
@@ -212,7 +239,12 @@ class Compressed:
         """In place of the rows' own templates, which take annotation: the known one nearest to each utterance."""
         return known[nearest(self._inside([row.text for row in rows]), known)[1][:, 0]]
 
-    def vectors(self, rows: Sequence[IntentUtterance], templates: np.ndarray, ratio: float) -> np.ndarray:
+    def vectors(
+        self,
+        rows: Sequence[IntentUtterance],
+        templates: np.ndarray,
+        ratio: float,
+    ) -> np.ndarray:
         texts = [row.text for row in rows]
         if not ratio:
             return self.plain(texts)
@@ -241,39 +273,34 @@ def compression_of(
 ) -> dict[str, pd.DataFrame]:
     """Accuracy at each ratio, with gold and with retrieved templates of the test utterances. Rows of the ratio that is
     best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
-    model, best = Compressed(encoder, layers), None
-    rows, items = [], []
+    model, parts = Compressed(encoder, layers), []
     for split in ("dev", "test"):
         known, asked = parts_of(records, limit, references, split)
-        if not asked:
-            continue
         means = model.templates(known)
         kinds = {"gold": model.templates(asked), "retrieved": model.retrieved(asked, means)}
         for ratio in ratios:
-            compressed = model.vectors(known, means, ratio)
+            references_there = model.vectors(known, means, ratio)
             for kind, templates in kinds.items():
-                labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
-                scored = score(compressed, model.vectors(asked, templates, ratio), known, asked, dataset, **labels)
-                rows.append(scored["rows"])
-                items.append(scored["items"])
-        best = chosen_ratio(pd.concat(rows)) if split == "dev" else best
-    every, of_items = pd.concat(rows, ignore_index=True), pd.concat(items, ignore_index=True)
-    every, of_items = (frame.assign(chosen=frame["compression"] == best) for frame in (every, of_items))
-    return {"rows": every[every["split"] == "test"], "items": of_items.query("chosen and split == 'test'")}
+                labels = {
+                    "split": split,
+                    "template": kind,
+                    "compression": ratio,
+                    "pooling": model.pooling,
+                }
+                asked_there = model.vectors(asked, templates, ratio)
+                parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
+    rows = pd.concat([part["rows"] for part in parts], ignore_index=True)
+    items = pd.concat([part["items"] for part in parts], ignore_index=True)
+    best = chosen_ratio(rows)
+    rows = rows.assign(chosen=rows["compression"] == best).query("split == 'test'")
+    items = items.assign(chosen=items["compression"] == best).query("chosen and split == 'test'")
+    return {"rows": rows, "items": items}
 
 
 def chosen_ratio(rows: pd.DataFrame) -> float:
     """The ratio of the paper's three that is best on dev with gold templates, the smallest of equals."""
-    dev = rows[(rows["split"] == "dev") & (rows["template"] == "gold") & rows["compression"].isin(RATIOS)]
-    values = dev.groupby("compression")["value"].mean()
-    return float(values.index[int(np.argmax(values.to_numpy()))])
-
-
-def compressed_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """T6, of rows or items of X-compression: the chosen ratio, with gold and with retrieved templates."""
-    rows = rows[rows["table"].eq("X-compression") & rows["chosen"].eq(True)]
-    kinds = rows["template"].map({"gold": "", "retrieved": ", retrieved templates"})
-    return rows.assign(table="T6", model=rows["model"].map(COMPRESSED) + kinds).drop(columns="chosen")
+    dev = rows[rows["compression"].isin(RATIOS)].query("split == 'dev' and template == 'gold'")
+    return float(dev.groupby("compression")["value"].mean().idxmax())
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------
@@ -308,7 +335,13 @@ def space_of(
                 "Uniformity": geometry.uniformity(vectors[part]),
                 "Silhouette": 100 * float(silhouette_score(vectors[part], labels, metric="cosine")),
             }
-            common = {"task": "geometry", "dataset": dataset, "n": len(part), "seed": seed, "compression": ratio}
+            common = {
+                "task": "geometry",
+                "dataset": dataset,
+                "n": len(part),
+                "seed": seed,
+                "compression": ratio,
+            }
             rows += tidy_rows(values, protocol=protocol, **common)
     return tidy_frame(rows)
 
@@ -318,19 +351,10 @@ def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
     folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
     clusters = folds[folds["metric"] == "Silhouette"]
     parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
-    for figure, dataset, name, ratio, shown in CLUSTERS:
-        same = clusters["dataset"].eq(dataset) & clusters["model"].eq(name) & clusters["compression"].eq(ratio)
-        parts.append(clusters[same].assign(table=figure, model=shown))
+    for figure, dataset, name, ratio, shown in NAMES["tadse"]["clusters"]:
+        where = {"dataset": dataset, "model": name, "compression": ratio}
+        parts.append(select(clusters, where).assign(table=figure, model=shown))
     return pd.concat(parts, ignore_index=True)
-
-
-def shape_points(rows: pd.DataFrame, dataset: str) -> pd.DataFrame:
-    """Uniformity and alignment by model, for F5 and F8; compressed ones are named by their ratio."""
-    rows = rows[(rows["dataset"] == dataset) & rows["metric"].isin(["Alignment", "Uniformity"])]
-    plain = rows["model"].replace({PAIR: "L_pair", ALIGNED: "L_pair, M_A"})
-    mixed = rows["model"].replace({PAIR: "λ", ALIGNED: "M_A, λ"}) + rows["compression"].map(" = {:g}".format)
-    named = rows.assign(model=plain.where(rows["compression"] == 0, mixed))
-    return named.pivot_table("value", "model", "metric", sort=False).reset_index().rename(columns=str.lower)
 
 
 def plane_of(
@@ -353,20 +377,7 @@ def plane_of(
 # --- counts and drawings ----------------------------------------------------------------------------------------------
 
 BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
-STAND_INS = {
-    "MASSIVE": "slots of the 43 % of training utterances whose annotation is public",
-    "HWU64": "the rows of the public copies, about half of the authors' file",
-}
-
-
-def _toy_row(food: str, area: str) -> IntentUtterance:
-    text = f"i need a {food} place in the {area}"
-    slots = Slot("food", food, 9, 9 + len(food)), Slot("area", area, len(text) - len(area), len(text))
-    return IntentUtterance(text, "find_restaurant", slots)
-
-
-TOY = [_toy_row("thai", "north"), _toy_row("greek", "south"), _toy_row("french", "centre")]
-"""A toy of the size of T2: three utterances of one template, with two slots of three values each."""
+THOUSANDS = ("values", "templates", "orig_utterances", "utterances")
 
 
 def statistics_of(source: Filled) -> dict[str, Any]:
@@ -380,58 +391,67 @@ def stand_in(dataset: str, records: Dataset) -> str:
     """What our data have in place of the paper's; empty where they are its own."""
     if dataset == "CLINC150":
         return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
-    return "" if records.variant.endswith("official") else STAND_INS.get(dataset, "")
+    return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
 
 
-def count_data(run, sets: Mapping[str, Dataset]) -> None:
-    """T1, T2, T7 to T12: our counts, of all datasets that can be had."""
+def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance]) -> None:
+    """T1, T2 (of a ``toy``), T7 to T12: our counts, of all datasets that can be had."""
     jobs = {}
     for name, records in sets.items():
         jobs[f"count {name}"] = statistics_of, {"source": Filled(name, records, entities=entities())}
     counted = run.stage_each(jobs)
-    rows, whole = [], Counter()
+    rows, whole = _cells("T2", "toy example", toy_counts(toy), ""), Counter()
     for name, records in sets.items():
         found, substitute = counted[f"count {name}"], stand_in(name, records)
         line = found["statistics"]
-        whole.update({key: value for key, value in line.items() if key not in ("strategy", "ut_ratio")})
+        whole.update({key: line[key] for key in ("entities", *THOUSANDS)})
         rows += _cells("T1", name, _first_table(line), substitute)
         if not substitute:
-            growth = line["utterances"] / line["orig_utterances"]
-            rows.append({"table": "T1", "model": name, "dataset": name, "metric": "growth", "value": growth, "n": 1})
+            growth = {"value": line["utterances"] / line["orig_utterances"], "metric": "growth"}
+            rows.append(
+                {
+                    "table": "T1",
+                    "model": name,
+                    "dataset": name,
+                    "n": 1,
+                    "task": "statistics",
+                }
+                | growth
+            )
         slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
         sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
         rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
     if len(sets) == len(RULES):
-        ratio = whole["utterances"] / whole["templates"]
-        rows += _cells("T1", "Total", _first_table(dict(whole) | {"ut_ratio": ratio}), "as above")
-    rows += _cells("T2", "toy example", toy_counts(), "")
+        rows += _cells("T1", "Total", _first_table(whole), "as above")
     rows += book_rows(counted["count CLINC150"]["book"], stand_in("CLINC150", sets["CLINC150"]))
-    run.add(pd.DataFrame(rows), task="statistics", seed=0)
+    run.add(pd.DataFrame(rows), seed=0)
 
 
-def _cells(table: str, name: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
-    common = {"table": table, "model": name, "metric": "count", "substitute": substitute, "n": 1}
-    return [common | {"column": column, "value": float(value)} for column, value in values.items()]
+def _cells(
+    table: str,
+    name: str,
+    values: Mapping[str, float],
+    substitute: str,
+) -> list[dict[str, Any]]:
+    return count_rows("column", values, substitute, n=1, table=table, model=name)
 
 
 def _first_table(line: Mapping[str, Any]) -> dict[str, float]:
     """Counts in the units of T1: thousands, but for the slot types."""
-    cells = {"entities": line["entities"], "ut_ratio": round(line["ut_ratio"])}
-    for key in ("values", "templates", "orig_utterances", "utterances"):
-        cells[f"{key}_k"] = round(line[key] / 1000, 1)
-    return cells
+    cells = {"entities": line["entities"], "ut_ratio": round(line["utterances"] / line["templates"])}
+    return cells | {f"{key}_k": round(line[key] / 1000, 1) for key in THOUSANDS}
 
 
-def toy_counts() -> dict[str, int]:
+def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
     """T2: three utterances, one template, nine distinct fillings, of which six are new."""
-    made = Augmentation(TOY, k=3)
+    made = Augmentation(toy, k=3)
     sentences = set(made)
     return {
-        "input_sentences": len(TOY),
+        "input_sentences": len(toy),
         "slot_types": len(made.book),
         "values_per_slot": max(map(len, made.book.values())),
         "templates": len(set(made.templates)),
-        "synthetic_sentences": len(sentences - {row.text for row in TOY}),
+        "synthetic_sentences": len(sentences - {row.text for row in toy}),
         "total": len(sentences),
     }
 
@@ -443,36 +463,30 @@ def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int =
     rows = []
     for table, mentions in counts.items():
         printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
-        frequent = sorted(mentions, key=mentions.get, reverse=True)[:top]
+        frequent = [name for name, _ in Counter(mentions).most_common(top)]
         for name in dict.fromkeys([*printed, *frequent]):
             rows += _cells(table, name, {"count": mentions.get(name, 0)}, substitute)
     return rows
 
 
-def drawing(intents: Sequence[str] = ("PlayMusic", "BookRestaurant"), each: int = 3) -> pd.DataFrame:
-    """For F1 and F3: of each intent a short utterance of SNIPS with two slots, two others, its template with values of
+def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
+    """For F1 and F3: utterances of SNIPS with two slots, two others of the intent of each, its template with values of
     the Entity Book, and what these give."""
     rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
-    for intent in intents:
-        same = [row for row in train if row.intent == intent]
-        row = next(row for row in same if len(row.slots) == 2 and 30 <= len(row.text) <= 52)
+    for row in (train[place] for place in places):
         made = Augmentation([row, *train], k=each)
         new = [text for text in made[: made.counts[0]] if text != row.text]
-        others = [other.text for other in same if len(other.text) <= 50 and other != row]
-        texts = [("utterance", row.text), *(("other", text) for text in others[:2]), ("template", make_template(row))]
+        same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
+        texts = [("utterance", row.text), *(("other", text) for text in same[:2])]
+        texts.append(("template", make_template(row)))
         texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
         texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
-        rows += [{"intent": intent, "kind": kind, "text": text} for kind, text in texts]
+        rows += [
+            {
+                "intent": row.intent,
+                "kind": kind,
+                "text": text,
+            }
+            for kind, text in texts
+        ]
     return pd.DataFrame(rows)
-
-
-def show_batch(rows: Sequence[IntentUtterance], utterances: torch.Tensor, templates: torch.Tensor) -> pd.DataFrame:
-    """A batch as a table: each utterance, its template, their cosine, and the wrong utterance that its template is
-    closest to."""
-    cosines = torch.nn.functional.cosine_similarity(templates[:, None], utterances[None], dim=-1)
-    others = cosines.masked_fill(torch.eye(len(rows), dtype=torch.bool), -torch.inf).argmax(1).tolist()
-    table = []
-    for number, (row, other) in enumerate(zip(rows, others)):
-        entry = {"utterance": row.text, "template": make_template(row), "cosine": float(cosines[number, number])}
-        table.append(entry | {"nearest other": rows[other].text, "its cosine": float(cosines[number, other])})
-    return pd.DataFrame(table).round(2)

@@ -14,33 +14,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.counts import CORPORA
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.bundle import index
-from dialnb.data.corpora import TODBERT, collection, utterances_of
-from dialnb.errors import DataError
+from dialnb.data.corpora import collection
+from dialnb.data.records import Utterance
 from dialnb.evaluation import diaeval, geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, thin
-from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies, response_key
+from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Task, Trained
 from dialnb.studies import dse
+from dialnb.studies.shared import NAMES, count_rows
 
-CHECKPOINTS = {
-    "SimCSE-BERT-sup": "princeton-nlp/sup-simcse-bert-base-uncased",
-    "SimCSE-RoBERTa-sup": "princeton-nlp/sup-simcse-roberta-base",
-    "SimCSE-BERT-unsup (public)": "princeton-nlp/unsup-simcse-bert-base-uncased",
-    "SimCSE-RoBERTa-unsup (public)": "princeton-nlp/unsup-simcse-roberta-base",
-    "TOD-JNT-BERT (public)": "TODBERT/TOD-BERT-JNT-V1",
-    "DSE-BERT (public)": "aws-ai/dse-bert-base",
-    "DSE-RoBERTa (public)": "aws-ai/dse-roberta-base",
-}
+NAMED = NAMES["wmdc"]
+CHECKPOINTS = NAMED["checkpoints"]
 """Public checkpoints by row; all are mean-pooled, as everything in DiaEval is."""
-
 
 VARIANTS = {
     "inverse square root": ("WMDC, inverse square root", {}),
@@ -50,33 +42,20 @@ VARIANTS = {
 }
 """Other choices than the paper's, by name: recipe and options of the loss. All but the last have windows 1 to 3."""
 
-
 HEAD = 40
 """The rate of the heads is forty times that of the encoder."""
 
 WHOLE = "all corpora"
-NOT_THE_NINE = "other corpora than the paper's nine"
 POINTS = 120
-SCALING = {
-    "MetaLWOZ": "MetaLWOZ", "Self-dialogue": "Self-Dialog", "Taskmaster/tm1-delexicalised": "TaskMaster1",
-    "Taskmaster/tm3-shard": "TaskMaster3", "SGD": "Schema", "MultiWOZ": "MWOZ", "MDC": "MSR-E2E",
-    "TopicalChat": "TopicChat", "KVRET": "SMD", "Frames": "Frames", "WOZ2.0": "WOZ", "CamRest676": "CamRest676",
-}  # fmt: skip
-"""Rows of T7 by the corpora within reach."""
-
-PARTIAL = {
-    "Self-dialogue": "one topic", "Taskmaster/tm1-delexicalised": "2,000 dialogues, values replaced by slot names",
-    "Taskmaster/tm3-shard": "one of 55 shards", "MultiWOZ": "dev and test", "MDC": "movie and taxi",
-    "TopicalChat": "dev and test", "KVRET": "one dialogue is missing",
-}  # fmt: skip
-"""What there is of a corpus where not all of it can be had."""
-
-BENCHMARK = {"DSTC2": "DSTC2", "GSIM": "GSIM", "CI-ToD": "IC-TOD", "DECODE": "DECODE", "DSTC7-Ubuntu": "DSTC7-Ubuntu",
-             "UbuntuIRC": "DSTC7-Ubuntu"}  # fmt: skip
-"""Rows of T1 by dataset."""
 
 
-def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, sweep: bool = False, **changes: Any) -> Model:
+def model(
+    recipe: str,
+    s: Mapping[str, Any],
+    dialogues: Dialogues,
+    sweep: bool = False,
+    **changes: Any,
+) -> Model:
     """A model as WMDC's notebook trains it in a profile; the baselines are those of DSE's notebook.
 
     The points of a sweep may have fewer steps, all of them the same number.
@@ -84,7 +63,11 @@ def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, sweep: bool =
     if not recipe.startswith("WMDC"):
         return dse.model(recipe, s, dialogues, **changes)
     rate = s["wmdc_learning_rate"]
-    settings = {"learning_rate": rate, "head_learning_rate": rate and HEAD * rate, "epochs": s["wmdc_epochs"]}
+    settings = {
+        "learning_rate": rate,
+        "head_learning_rate": rate and HEAD * rate,
+        "epochs": s["wmdc_epochs"],
+    }
     if sweep and s["sweep_steps"]:
         settings["max_steps"] = s["sweep_steps"]
     return Model(recipe, data=dialogues, settings=settings, **changes)
@@ -105,36 +88,51 @@ def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Data
 def named_corpora(name: str) -> dict[str, Dataset]:
     """Every dialogue corpus of a collection by its label: all bundled ones, or those that can be reached."""
     if name == "bundled":
-        parts = [(n, v) for n, entry in index().items() if entry["corpus"] for v in entry["variants"]]
-        return {f"{n}/{v}" if v.startswith("tm") else n: load(f"bundled/{n}", v or None) for n, v in parts}
+        found = {}
+        for corpus, entry in index().items():
+            for variant in entry["variants"] if entry["corpus"] else ():
+                label = f"{corpus}/{variant}" if variant.startswith("tm") else corpus
+                found[label] = load(f"bundled/{corpus}", variant or None)
+        return found
     return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
-def count_corpora(corpora: dict[str, Dataset], limit: int | None, rare: int, draws: int, pairs: int) -> dict[str, Any]:
+def count_corpora(
+    corpora: dict[str, Dataset],
+    limit: int | None,
+    rare: int,
+    draws: int,
+    pairs: int,
+) -> dict[str, Any]:
     """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
     corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
-    nine = {part.label for part in TODBERT}
-    sizes, curves, every, own, dialogues = [], [], Counter(), Counter(), []
+    sizes, curves, dialogues = [], [], []
+    every, nine = Counter(), Counter()
     for label, records in corpora.items():
-        kept = [records[i] for i in thin(range(len(records)), limit)] if limit else records
-        said, speakers, domains = [], Counter(), set()
-        for dialogue in kept:
-            said.append(utterances_of(dialogue))
-            speakers.update(u.speaker for u in dialogue.utterances)
-            domains.update(re.sub(r"_\d+$", "", domain) for domain in dialogue.domains)  # SGD numbers its services
-        found = response_frequencies(said)
-        every += found
-        own += found if label in nine else Counter()
-        sizes.append({"corpus": label, "dialogues": len(said), "utterances": sum(map(len, said)),
-                      "exchanges": speakers["user"], "domains": len(domains), "distinct": len(found)})  # fmt: skip
-        curves.append(share_curve(found).assign(corpus=label))
+        part = records.take(thin(range(len(records)), limit))
+        said = [talk.utterances for talk in Dialogues([part]).read()]
+        frequencies = response_frequencies(said)
+        every += frequencies
+        if label in NAMED["corpora"]:
+            nine += frequencies
+        size = {
+            "corpus": label,
+            "dialogues": len(said),
+            "utterances": sum(map(len, said)),
+        }
+        size["exchanges"] = part.column("utterances.speaker").count("user")
+        size["domains"] = len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")})  # SGD numbers them
+        sizes.append(size | {"distinct": len(frequencies)})
+        curves.append(share_curve(frequencies).assign(corpus=label))
         dialogues += said
     curves.append(share_curve(every).assign(corpus=WHOLE))
-    frequencies = {"every": dict(every.most_common(500)), "nine": dict((own or every).most_common(500))}
-    once = thin([text for text, count in every.items() if count == 1 and text], rare)
-    sample = sample_pairs(dialogues, draws, pairs)
-    return {"sizes": pd.DataFrame(sizes), "curves": pd.concat(curves, ignore_index=True), "frequencies": frequencies,
-            "rare": once, "pairs": sample}  # fmt: skip
+    return {
+        "sizes": pd.DataFrame(sizes),
+        "curves": pd.concat(curves, ignore_index=True),
+        "frequencies": {"every": dict(every.most_common(500)), "nine": dict((nine or every).most_common(500))},
+        "rare": thin([text for text, count in every.items() if count == 1 and text], rare),
+        "pairs": sample_pairs(dialogues, draws, pairs),
+    }
 
 
 def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> pd.DataFrame:
@@ -146,7 +144,13 @@ def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> p
     size, rows = min(size, len(order) // draws), []
     for number, place in enumerate(order[: draws * size]):
         k = int(rng.integers(longest, len(said[place])))
-        rows.append({"draw": number // size, "context": list(said[place][k - longest : k]), "response": said[place][k]})
+        rows.append(
+            {
+                "draw": number // size,
+                "context": list(said[place][k - longest : k]),
+                "response": said[place][k],
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -164,7 +168,8 @@ def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
 
 def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
     """The share that the top ``percent`` of the distinct utterances cover, at the nearest point of the curve."""
-    return float(curve.iloc[(curve["top"] - percent).abs().to_numpy().argmin()]["share"])
+    nearest = (curve["top"] - percent).abs().argmin()
+    return float(curve["share"].iloc[nearest])
 
 
 def corpus_rows(run, found: Mapping[str, Any]) -> None:
@@ -173,63 +178,72 @@ def corpus_rows(run, found: Mapping[str, Any]) -> None:
     whole = s.corpus != "bundled" and s.count_dialogues is None
     shares = []
     for name, curve in found["curves"].groupby("corpus", sort=False):
-        shares.append({"dataset": name, "value": top_share(curve), "n": int(sizes["distinct"].get(name, 0))})
-    labels = {"task": "statistics", "metric": "top 1 % share", "protocol": "clean", "seed": 0, "model": "counted"}
+        shares.append(
+            {
+                "dataset": name,
+                "value": top_share(curve),
+                "n": int(sizes["distinct"].get(name, 0)),
+            }
+        )
+    labels = {
+        "task": "statistics",
+        "metric": "top 1 % share",
+        "protocol": "clean",
+        "seed": 0,
+        "model": "counted",
+    }
     run.add(pd.DataFrame(shares), table="F1", **labels)
-    counts = {"task": "statistics", "metric": "count"}
-    run.add(_frequent(found["frequencies"]["nine"], whole), table="T5", **counts)
-    six, seven = [], []
-    for label, row in sizes.iterrows():
-        nine = label in {part.label for part in TODBERT}
-        name, remark = CORPORA.get(label.partition("/")[0], ("", "")) if nine else ("", "")
-        part = PARTIAL.get(label, "") if whole else "a bundled part"
-        if name:
-            said = row["exchanges"] if "exchanges" in remark else row["utterances"]
-            domains = {"domains": row["domains"]} if row["domains"] else {}
-            six += _cells(name, {"dialogues": row["dialogues"], "utterances": said, **domains}, part)
-        if label in SCALING:
-            seven += _cells(SCALING[label], {"dialogues": row["dialogues"], "utterances": row["utterances"]}, part)
-    for pairs in run.data("questions").values():  # every pair is a dialogue of two utterances
-        part = "" if pairs.variant == "official" else "two product categories"
-        seven += _cells("AmazonQA", {"dialogues": len(pairs), "utterances": 2 * len(pairs)}, part)
-    for table, rows in (("T6", six), ("T7", seven)):
+    run.add(_frequent(found["frequencies"]["nine"], whole), table="T5")
+    for table, names in {"T6": NAMED["corpora"], "T7": NAMED["scaling"]}.items():
+        rows = []
+        for label, size in sizes[sizes.index.isin(names)].iterrows():
+            unit, domains = "utterances", 0
+            if table == "T6":
+                unit = "exchanges" if label in NAMED["exchanges"] else unit
+                domains = size["domains"]
+            part = NAMED["partial"].get(label, "") if whole else "a bundled part"
+            rows += _cells(names[label], size["dialogues"], size[unit], part, domains)
+        if table == "T7":  # every pair of AmazonQA is a dialogue of two utterances
+            for pairs in run.data("questions").values():
+                part = "" if pairs.variant == "official" else "two product categories"
+                rows += _cells("AmazonQA", len(pairs), 2 * len(pairs), part)
         if rows:
-            total = pd.DataFrame(rows).query("column in ('dialogues', 'utterances')").groupby("column")["value"].sum()
-            rows += _cells("TOTAL", total.to_dict(), "the parts that can be had")
-            run.add(pd.DataFrame(rows), table=table, **counts)
+            totals = pd.DataFrame(rows).groupby("column")["value"].sum()
+            rows += _cells("TOTAL", totals["dialogues"], totals["utterances"], "the parts that can be had")
+            run.add(pd.DataFrame(rows), table=table)
         if s.corpus != "bundled":
             run.note_absent("out of reach: too large, not public or not redistributable", table)
 
 
-def _cells(model: str, values: Mapping[str, float], substitute: str) -> list[dict[str, Any]]:
-    """Tidy rows of one printed row, the average number of turns among them."""
-    every = dict(values) | {"avg_turns": round(values["utterances"] / max(1, values["dialogues"]), 1)}
-    return [{"model": model, "column": column, "value": float(value), "n": int(values["dialogues"]),
-             "substitute": substitute} for column, value in every.items()]  # fmt: skip
+def _cells(
+    model: str,
+    dialogues: int,
+    utterances: int,
+    substitute: str,
+    domains: int = 0,
+) -> list[dict[str, Any]]:
+    """The rows of one printed row, the average number of turns among them."""
+    values = {"dialogues": dialogues, "utterances": utterances}
+    if domains:
+        values["domains"] = domains
+    values["avg_turns"] = round(utterances / max(1, dialogues), 1)
+    return count_rows("column", values, substitute, n=dialogues, model=model)
 
 
 def _frequent(frequencies: Mapping[str, int], whole: bool) -> pd.DataFrame:
     """T5: the printed ten, then ours that are not among them."""
     printed = [row.labels["model"] for row in load_paper("wmdc").tables["T5"].rows]
-    ours = [text for text in list(frequencies)[:10] if text not in printed]
-    stand_in = "three quarters of the nine corpora" if whole else NOT_THE_NINE
-    rows = []
-    for text in [*printed, *ours]:
-        row = {"model": text, "column": "frequency", "value": float(frequencies.get(text, 0))}
-        rows.append(row | {"n": len(frequencies), "substitute": stand_in})
-    return pd.DataFrame(rows)
+    ours = list(frequencies)[:10]
+    counts = {text: frequencies.get(text, 0) for text in dict.fromkeys(printed + ours)}
+    instead = "three quarters of the nine corpora" if whole else "other corpora than the paper's nine"
+    return pd.DataFrame(count_rows("model", counts, instead, n=len(frequencies), column="frequency"))
 
 
-def example_windows(records: Iterable, frequencies: Mapping[str, int], before: int = 4) -> pd.DataFrame:
-    """For F2: the first dialogue whose utterances are short and whose utterance ``before + 1`` is a frequent one."""
-    for dialogue in records:
-        part = dialogue.utterances[: before + 1]
-        counts = [frequencies.get(response_key(u.text), 1) for u in part]
-        if len(part) == before + 1 and counts[-1] >= 10 and all(8 < len(u.text) < 90 for u in part[:-1]):
-            weights = inverse_response_frequency(counts).tolist()
-            return pd.DataFrame({"speaker": [u.speaker for u in part], "text": [" ".join(u.text.split()) for u in part],
-                                 "frequency": counts, "weight": weights})  # fmt: skip
-    raise DataError("no dialogue of the corpus suits the drawing of windows")
+def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.DataFrame:
+    """For F2: what was said, how often each utterance occurs in a corpus, and the weight that follows from it."""
+    data = pd.DataFrame({"speaker": [said.speaker for said in utterances]})
+    data["text"] = [" ".join(said.text.split()) for said in utterances]
+    return data.assign(frequency=counts, weight=inverse_response_frequency(counts).tolist())
 
 
 # --- the benchmark ----------------------------------------------------------------------------------------------------
@@ -237,30 +251,23 @@ def example_windows(records: Iterable, frequencies: Mapping[str, int], before: i
 
 def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[dict[str, Any]]:
     """Items by split and the number of labels, of what the tasks ask for."""
-    stand_in = {"UbuntuIRC": "UbuntuIRC in place of DSTC7-Ubuntu", "STAR": "a quarter of STAR, labelled turns"}
-    instead = stand_in.get(dataset, "")
+    numbers = {}
     if records.table.kind == "Dialogue":
-        parts = diaeval.asked_actions(records, dataset, **limits)
-        found = {split: len(part.examples) for split, part in parts.items()}
-        labels = len(diaeval.act_names(records, dataset))
-        if dataset in diaeval.UNIVERSAL and records.variant != "official":
-            instead = "the turns whose acts are known"
+        parts = {split: part.examples for split, part in diaeval.asked_actions(records, dataset, **limits).items()}
+        numbers["labels"] = len(diaeval.act_names(records, dataset))
     elif records.table.kind == "InferenceItem":
-        found = {split: len(part) for split, part in diaeval.asked_items(records, dataset, **limits).items()}
-        labels = len(set(records.column("label")))
+        parts = diaeval.asked_items(records, dataset, **limits)
+        numbers["labels"] = len(set(records.column("label")))
     else:
-        found, labels = {"test": len(diaeval.asked_lists(records, **limits))}, None
-    if dataset == "CI-ToD" and records.variant != "official":
-        instead = "the weather part of train is missing"
-    if dataset == "DECODE":
-        instead = "official files, not the printed sizes" if records.variant == "main" else "human-bot part"
-    if dataset == "Dialogue-NLI":
-        instead = "the other reading of DECODE: every tenth row"
+        parts = {"test": diaeval.asked_lists(records, **limits)}
+    numbers |= {"val" if split == "dev" else split: len(part) for split, part in parts.items() if part}
+    notes = [NAMED["instead"].get(f"{dataset}:{records.variant}", "")]
+    if records.variant != "official":
+        notes.append(NAMED["instead"].get(dataset, ""))
     if any(limits.values()):
-        instead = "; ".join(filter(None, [instead, "a sample of them"]))
-    values = {"train": found.get("train"), "val": found.get("dev"), "test": found.get("test"), "labels": labels}
-    return [{"model": BENCHMARK.get(dataset, dataset), "column": column, "value": float(value), "n": value,
-             "substitute": instead} for column, value in values.items() if value]  # fmt: skip
+        notes.append("a sample of them")
+    row = NAMED["benchmark"].get(dataset, dataset)
+    return count_rows("column", numbers, "; ".join(filter(None, notes)), model=row)
 
 
 def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
@@ -269,13 +276,18 @@ def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
     for task in asked:
         for dataset, records in run.datasets(replace(task, table="T1")).items():
             rows += benchmark_rows(dataset, records, **task.values(run.settings))
-    return pd.DataFrame(rows).assign(task="statistics", metric="count", table="T1")
+    return pd.DataFrame(rows).assign(table="T1")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-SCORES = {"T2": ("action prediction", "Micro-F1"), "T3": ("dialogue inference", "Accuracy"),
-          "T4": ("response retrieval", "Top-3")}  # fmt: skip
+SCORES = pd.DataFrame(
+    {
+        "table": ["T2", "T3", "T4"],
+        "metric": ["Micro-F1", "Accuracy", "Top-3"],
+        "task": ["action prediction", "dialogue inference", "response retrieval"],
+    }
+)
 """What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
 
 
@@ -286,15 +298,11 @@ def task_scores(rows: pd.DataFrame, *labels: str) -> pd.DataFrame:
     """
     if rows.empty:
         return pd.DataFrame(columns=["value", "model", *labels])
-    kept = diaeval.printed_rows(rows)
-    kept = kept[kept["protocol"] == "paper"]
-    parts = []
-    for table, (task, metric) in SCORES.items():
-        part = kept[(kept["table"] == table) & (kept["metric"] == metric)]
-        groups = part.groupby(["model", *labels, "seed"], sort=False, dropna=False)
-        values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
-        parts.append(values.assign(task=task, metric=metric, dataset="DiaEval", protocol="paper"))
-    return pd.concat(parts, ignore_index=True)
+    kept = diaeval.printed_rows(rows).query("protocol == 'paper'").drop(columns="task", errors="ignore")
+    keys = ["task", "metric", "model", *labels, "seed"]
+    groups = kept.merge(SCORES, on=["table", "metric"]).groupby(keys, sort=False, dropna=False)
+    values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
+    return values.assign(dataset="DiaEval", protocol="paper")
 
 
 def average_of_tasks(rows: pd.DataFrame) -> pd.DataFrame:
@@ -309,8 +317,9 @@ def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
 
     Intervals then show how sure the differences between points are; means stay as they are.
     """
-    shared = rows.groupby(["task", "seed"])["value"].transform("mean") - rows.groupby("task")["value"].transform("mean")
-    return rows.assign(value=rows["value"] - shared)
+    of_group = rows.groupby(["task", "seed"])["value"].transform("mean")
+    of_all = rows.groupby("task")["value"].transform("mean")
+    return rows.assign(value=rows["value"] - of_group + of_all)
 
 
 def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
@@ -328,15 +337,21 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     rows, mark = [], f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):
-        contexts, responses = [mark.join(said) for said in part["context"]], part["response"].tolist()
+        contexts, responses = part["context"].map(mark.join).tolist(), part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
-        after, alone = (encoder.encode(texts, max_length=64) for texts in (responses, list(dict.fromkeys(responses))))
+        after = encoder.encode(responses, max_length=64)
+        alone = encoder.encode(list(dict.fromkeys(responses)), max_length=64)
         values = {
             "Uniformity": geometry.uniformity(alone),
             "Anisotropy": geometry.anisotropy(alone),
             "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
-        labels = {"task": "geometry", "dataset": "responses", "protocol": "clean", "n": len(alone)}
+        labels = {
+            "task": "geometry",
+            "dataset": "responses",
+            "protocol": "clean",
+            "n": len(alone),
+        }
         rows += tidy_rows(values, seed=int(draw), **labels)
     return tidy_frame(rows)
 
@@ -345,22 +360,22 @@ def frequent_places(
     encoder: Encoder, records: Mapping[str, list[str]], method: str, seed: int, shared: bool
 ) -> pd.DataFrame:
     """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
-    frequent, rare = records["frequent"], records["rare"]
-    plane, half = project(encoder.encode([*frequent, *rare]), method, seed=seed), len(frequent) // 2
-    labels = ["most frequent"] * half + ["frequent"] * (len(frequent) - half) + ["seen once"] * len(rare)
-    return plane.assign(label=labels, text=[*frequent, *rare] if shared else "")
+    texts, half = [*records["frequent"], *records["rare"]], len(records["frequent"]) // 2
+    labels = np.where(np.arange(len(texts)) < half, "most frequent", "frequent")
+    labels[len(records["frequent"]) :] = "seen once"
+    return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")
 
 
-def add_scores(run, table: str, scores: pd.DataFrame, columns: Sequence[str]) -> None:
+def add_scores(
+    run,
+    table: str,
+    scores: pd.DataFrame,
+    columns: Sequence[str],
+) -> None:
     """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
     if len(scores):
         kept = ["model", *columns, "seed", "value", "n", "task", "metric", "dataset", "protocol"]
         run.add(scores[kept], table=table)
-
-
-def printed_encoder(row: str) -> str:
-    """The encoder that a public checkpoint of a row comes from."""
-    return "roberta-base" if "RoBERTa" in row else "bert-base-uncased"
 
 
 def joined(first: Trained, second: Trained) -> Trained:
