@@ -7,7 +7,6 @@ utterances are numbered, not stored: their texts are made when asked for.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +20,10 @@ from numpy import ndarray
 from numpy.random import Generator
 
 from dialnb.data.records import IntentUtterance, Slot
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples, tokenise_once, twice
-from dialnb.tokens import Numbers, Tokens
+from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SYMBOL = "{SLOT}"
 FILLS = ("product", "one_at_a_time")
@@ -92,12 +91,13 @@ def mistaken_slots(utterances: Sequence[IntentUtterance], share: float, seed: in
 
 
 class _Row(NamedTuple):
-    """One original utterance: the text around its slots, its own values, the values that may take their place, and
-    the number of its own combination in the product of these (-1: it is none of them)."""
+    """One original utterance: the text around its slots, its own values, the values that may take their place, how
+    many utterances it gives, and the number of its own among the fillings (-1: it is none of them)."""
 
     pieces: list[str]
     values: list[str]
     options: list[list[str]]
+    count: int
     own: int
 
 
@@ -124,56 +124,46 @@ class Augmentation(Sequence[str]):
         typed: bool = False,
         book: EntityBook | None = None,
     ) -> None:
-        if fill not in FILLS:
-            raise UnknownName("fill", fill, FILLS)
+        check_known("fill", fill, FILLS)
         self.k, self.fill = k, fill
         self.book = entity_book(utterances) if book is None else book
         self.top = {name: [value for value, _ in counts.most_common(k)] for name, counts in self.book.items()}
         self.templates = [make_template(utterance, typed) for utterance in utterances]
         self.rows = [self._row(utterance) for utterance in utterances]
-        self.counts = np.fromiter(map(self._count, self.rows), np.int64, len(self.rows))
-        self.offsets = [0, *np.cumsum(self.counts).tolist()]
+        self.counts = np.array([row.count for row in self.rows], np.int64)
+        self.offsets = offsets_of(self.counts)
 
     def _row(self, utterance: IntentUtterance) -> _Row:
         pieces, slots = cut_at_slots(utterance)
-        values, options, own = [], [], 0
-        for slot in slots:
-            choices = self.top.get(slot_type(slot.name)) or [slot.value]
-            if self.fill == "one_at_a_time":
-                choices = [other for other in choices if other != slot.value]
-            if own >= 0:
-                own = own * len(choices) + choices.index(slot.value) if slot.value in choices else -1
-            values.append(slot.value)
-            options.append(choices)
-        return _Row(pieces, values, options, own)
-
-    def _count(self, row: _Row) -> int:
-        """How many utterances a row gives, itself included."""
-        sizes = [len(choices) for choices in row.options]
+        values = [slot.value for slot in slots]
+        options = [self.top.get(slot_type(slot.name)) or [slot.value] for slot in slots]
         if self.fill == "one_at_a_time":
-            return 1 + sum(sizes)
-        return prod(sizes) if row.own >= 0 else 1 + prod(sizes)
+            options = [[other for other in choices if other != value] for choices, value in zip(options, values)]
+            return _Row(pieces, values, options, 1 + sum(map(len, options)), -1)
+        own = 0
+        for choices, value in zip(options, values):
+            own = own * len(choices) + choices.index(value) if own >= 0 and value in choices else -1
+        return _Row(pieces, values, options, prod(map(len, options)) + (own < 0), own)
 
     def __len__(self) -> int:
-        return self.offsets[-1]
+        return int(self.offsets[-1])
 
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
-        row = bisect_right(self.offsets, place) - 1
-        return self._text(self.rows[row], place - self.offsets[row])
+        row = int(np.searchsorted(self.offsets, place, "right")) - 1
+        return self._text(self.rows[row], place - int(self.offsets[row]))
 
     def _text(self, row: _Row, number: int) -> str:
         """The ``number``-th utterance of a row: the original first, then the fillings that differ from it."""
-        values = list(row.values)
-        filling = number - 1  # -1 is the original
-        if filling >= 0 and self.fill == "product":
+        values, filling = list(row.values), number - 1
+        if number and self.fill == "product":
             filling += 0 <= row.own <= filling
-            choices = np.unravel_index(filling, [len(values) for values in row.options])
-            values = [row.options[slot][choice] for slot, choice in enumerate(choices)]
-        elif filling >= 0:
-            changes = [(slot, value) for slot, choices in enumerate(row.options) for value in choices]
+            choices = np.unravel_index(filling, [len(options) for options in row.options])
+            values = [options[choice] for options, choice in zip(row.options, choices)]
+        elif number:
+            changes = [(slot, value) for slot, options in enumerate(row.options) for value in options]
             slot, value = changes[filling]
             values[slot] = value
         return _interleave(row.pieces, values)
@@ -209,8 +199,7 @@ RULES = {
 
 def augment(dataset: str, utterances: Sequence[IntentUtterance], k: int | None = None, **options) -> Augmentation:
     """The dataset's utterances augmented by its rule, with another ``k`` if given; options as for the class."""
-    if dataset not in RULES:
-        raise UnknownName("dataset with a rule of augmentation", dataset, RULES)
+    check_known("dataset with a rule of augmentation", dataset, RULES)
     printed, fill = RULES[dataset]
     return Augmentation(utterances, printed if k is None else k, **({"fill": fill} | options))
 

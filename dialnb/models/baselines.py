@@ -84,11 +84,6 @@ class Flow(nn.Module):
             total = total + change
         return x, total
 
-    def negative_log_likelihood(self, x: Tensor) -> Tensor:
-        """Mean per dimension, in nats, without the constant of the normal density."""
-        z, change = self(x)
-        return (z.square().sum(1) / 2 - change).mean() / x.shape[1]
-
 
 def flow(vectors: np.ndarray, steps: int = 200, batch: int = 256, rate: float = 1e-3, seed: int = 0) -> np.ndarray:
     """The flow baseline: standardise ``vectors``, fit a :class:`Flow` to them by maximum likelihood, and apply it.
@@ -103,7 +98,9 @@ def flow(vectors: np.ndarray, steps: int = 200, batch: int = 256, rate: float = 
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         optimiser.zero_grad()
-        model.negative_log_likelihood(x[torch.from_numpy(rng.integers(len(x), size=batch))]).backward()
+        z, change = model(x[torch.from_numpy(rng.integers(len(x), size=batch))])
+        likelihood = (change - z.square().sum(1) / 2).mean() / x.shape[1]  # per dimension, but for a constant
+        (-likelihood).backward()
         optimiser.step()
     with torch.no_grad():
         return model(x)[0].numpy()

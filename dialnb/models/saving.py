@@ -10,7 +10,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,13 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import sha256
+from dialnb.files import make_folder, sha256
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
 FLAGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
 KINDS = ("Transformer", "Pooling", "Normalize")
 """The modules of sentence-transformers that dialnb knows, in the order in which a text passes through them."""
-
-
-@dataclass(frozen=True)
-class Readout:
-    """How a folder makes one vector of a text; what it does not say is None, False or empty."""
-
-    pooling: str | None = None
-    length: int | None = None
-    normalize: bool = False
-    prompt: str = ""
-    lowercase: bool = False
 
 
 def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
@@ -63,8 +51,6 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
 
 def check_place(folder: Path) -> None:
     """Refuse a place where no encoder can be written, or where something else lies that would be lost."""
-    from dialnb.files import make_folder
-
     if folder.exists() and not (folder / MODULES).is_file() and (folder.is_file() or any(folder.iterdir())):
         raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")
     make_folder(folder.parent)
@@ -72,8 +58,8 @@ def check_place(folder: Path) -> None:
 
 def _swap_in(draft: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}-old")
+    shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
         folder.replace(old)
     try:
         draft.replace(folder)
@@ -96,9 +82,8 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     encoder.tokenizer.save_pretrained(folder)
     modules = []
     for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
-        path = f"{number}_{kind}" if number else ""
-        module = {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        modules.append(module)
+        module = {"idx": number, "name": str(number), "path": f"{number}_{kind}" if number else ""}
+        modules.append(module | {"type": f"sentence_transformers.models.{kind}"})
     prompts: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
@@ -122,8 +107,9 @@ def _stored(transformer, dtype: torch.dtype | None) -> dict[str, Tensor]:
     return tensors
 
 
-def read_readout(folder: Path, pooling: str | None = None) -> Readout:
-    """What a folder says in the files of sentence-transformers; what dialnb cannot do is refused.
+def read_readout(folder: Path, pooling: str | None = None) -> tuple[dict[str, Any], bool]:
+    """What a folder says in the files of sentence-transformers, as an `Encoder` takes it, and whether it wants texts in
+    lower case; what dialnb cannot do is refused.
 
     ``pooling`` overrules everything that follows the transformer.
     """
@@ -142,7 +128,8 @@ def read_readout(folder: Path, pooling: str | None = None) -> Readout:
             raise DataError(f"{folder / PROMPTS} names the prompt {wanted!r}, but has no such prompt")
     if prompt and not reads_prompt:
         raise DataError(f"{folder} leaves its prompt {prompt!r} out when it pools, which dialnb cannot: pass pooling=")
-    return Readout(pooling, length, normalize, prompt, bool(sizes.get("do_lower_case")))
+    readout = {"pooling": pooling or "mean", "length": length, "normalize": normalize, "prompt": prompt}
+    return readout, bool(sizes.get("do_lower_case"))
 
 
 def _read_modules(folder: Path) -> tuple[str | None, bool, bool]:

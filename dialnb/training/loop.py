@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +29,14 @@ from dialnb.examples.batches import Batch, Examples
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
-from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_batch, save_checkpoint
+from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from dialnb.training.objective import Objective, Tensors
 from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
 WORTH_COMPILING = 1500  # steps; compiling takes 35 to 60 s of a core
+FORMAT = 2  # of checkpoints: their moments are numbered as the optimiser numbers them
 
 
 @dataclass
@@ -306,15 +307,10 @@ class _Run:
             bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
 
     def _explain_bad_loss(self, step: int, value: float) -> str:
-        saved = ""
-        if self.folder is not None:
-            process = f"-of-{self.rank}" if self.world > 1 else ""
-            path = self.folder / f"bad-batch-{step + 1}{process}.safetensors"
-            save_batch(path, self.plan.rows(step), self.build(step))
-            kept = latest_checkpoint(self.folder)
-            saved = f" The batch is in {path}; {f'{kept.name} is from before it' if kept else 'no checkpoint yet'}."
+        kept = self.folder and latest_checkpoint(self.folder)
+        before = f" {kept.name} is from before it." if kept else ""
         return (
-            f"{self.name}: the loss became {value} at step {step + 1} of {self.total}, so training stopped.{saved} "
+            f"{self.name}: the loss became {value} at step {step + 1} of {self.total}, so training stopped.{before} "
             "Usual causes: a learning rate that is too high, a temperature that is too low, or broken input weights."
         )
 
@@ -323,7 +319,7 @@ class _Run:
         if self.encoder.device.type == "cuda":
             determinism = "seeded; GPU reductions may differ in the last bits"
             peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
-        facts = {"settings": self.settings.describe(), "objective": self.objective.describe()}
+        facts = {"settings": asdict(self.settings), "objective": self.objective.describe()}
         facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
         curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
@@ -352,15 +348,14 @@ class _Run:
 
     def _fingerprint(self) -> str:
         shapes = [list(p.shape) for p in self.parameters]
-        said = [self.settings.describe(), self.objective.describe(), len(self.examples), self.total, shapes]
+        said = [asdict(self.settings), self.objective.describe(), len(self.examples), self.total, shapes, FORMAT]
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
     def _state(self) -> Tensors:
         tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
         tensors |= {f"objective.{n}": p for n, p in self.objective.state_dict().items()}
-        for i, parameter in enumerate(self.parameters):
-            for name, moment in self.optimiser.state.get(parameter, {}).items():
-                tensors[f"optimiser.{i}.{name}"] = moment
+        for number, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{number}.{name}": moment for name, moment in moments.items()}
         return tensors
 
     def _save(self, step: int) -> None:
@@ -386,19 +381,16 @@ class _Run:
                 f"{path} belongs to a run with other settings, objective, encoder shape or data size; use another "
                 "folder, or delete this one to start afresh"
             )
-        with torch.no_grad():
-            for name, parameter in self.encoder.named_parameters():
-                if parameter.requires_grad:
-                    parameter.copy_(tensors[f"encoder.{name}"])
-            heads = {}
-            for name, tensor in tensors.items():
-                part, _, name = name.partition(".")
-                if part == "objective":
-                    heads[name] = tensor
-                elif part == "optimiser":
-                    number, _, name = name.partition(".")
-                    parameter = self.parameters[int(number)]
-                    self.optimiser.state[parameter][name] = tensor.to(parameter.device)
-            self.objective.load_state_dict(heads)
+        parts: dict[str, Tensors] = {"encoder": {}, "objective": {}, "optimiser": {}}
+        for name, tensor in tensors.items():
+            part, _, name = name.partition(".")
+            parts[part][name] = tensor
+        self.encoder.load_state_dict(parts["encoder"], strict=False)  # what is frozen was not saved
+        self.objective.load_state_dict(parts["objective"])
+        optimiser = self.optimiser.state_dict()
+        for name, moment in parts["optimiser"].items():
+            number, _, name = name.partition(".")
+            optimiser["state"].setdefault(int(number), {})[name] = moment
+        self.optimiser.load_state_dict(optimiser)
         self.curve = [tuple(row) for row in facts["curve"]]
         return facts["step"]

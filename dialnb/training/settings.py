@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from dialnb.errors import BadParameter, UnknownName
+from dialnb.errors import BadParameter, check_known
 
 CHOICES = {
     "schedule": ("constant", "linear", "onecycle"),
     "optimiser": ("adam", "adamw"),
     "precision": ("float32", "bfloat16", "float64"),
 }
-POSITIVE = (
-    *("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate", "clip", "chunk"),
-    *("checkpoint_every", "evaluate_every"),
-)
+LEAST = {"weight_decay": "0 or above", "freeze": "0 or above"}
+LEAST |= dict.fromkeys(("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate"), "above 0")
+LEAST |= dict.fromkeys(("clip", "chunk", "checkpoint_every", "evaluate_every"), "above 0")
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,15 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
-        for name in POSITIVE:
+            check_known(name, getattr(self, name), known)
+        for name, least in LEAST.items():
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BadParameter(f"{name} must be above 0 and finite, but is {value}")
-        for name in ("weight_decay", "freeze"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadParameter(f"{name} must be 0 or above and finite, but is {getattr(self, name)}")
+            if value is not None and not (0 <= value < math.inf and (value or least != "above 0")):
+                raise BadParameter(f"{name} must be {least} and finite, but is {value}")
         if not 0 <= self.seed < 2**31:
             raise BadParameter(f"seed must be a whole number from 0 to {2**31 - 1}, but is {self.seed}")
         if not 0 <= self.warmup < 1:
             raise BadParameter(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
-
-    def describe(self) -> dict:
-        return asdict(self)
 
     def total_steps(self, steps_per_epoch: int) -> int:
         steps = max(1, math.ceil(self.epochs * steps_per_epoch - 1e-9))  # 0.07 of 100 steps are 7, whatever floats say
