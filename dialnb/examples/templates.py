@@ -1,8 +1,7 @@
 """Templates of annotated utterances and the utterances they give when filled again (TaDSE Section 3, Tables 1 and 2).
 
 A template is an utterance with ``{SLOT}`` in place of every slot value; the Entity Book counts the values of every slot
-type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000, so filled
-utterances are numbered, not stored: their texts are made when asked for.
+type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, zip_longest
-from math import prod
-from typing import NamedTuple
+from itertools import chain, islice, product, zip_longest
 
 import numpy as np
 from numpy import ndarray
@@ -27,6 +24,7 @@ from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SYMBOL = "{SLOT}"
 FILLS = ("product", "one_at_a_time")
+MOST = 100_000  # fillings of one utterance: one that names dozens of things would have millions
 
 EntityBook = dict[str, Counter[str]]
 
@@ -90,17 +88,6 @@ def mistaken_slots(utterances: Sequence[IntentUtterance], share: float, seed: in
     return [replace(utterance, slots=tuple(map(mistake, utterance.slots))) for utterance in utterances]
 
 
-class _Row(NamedTuple):
-    """One original utterance: the text around its slots, its own values, the values that may take their place, how
-    many utterances it gives, and the number of its own among the fillings (-1: it is none of them)."""
-
-    pieces: list[str]
-    values: list[str]
-    options: list[list[str]]
-    count: int
-    own: int
-
-
 class Augmentation(Sequence[str]):
     """The utterances of a dataset, each followed by its template filled with the ``k`` most frequent values per type.
 
@@ -129,44 +116,26 @@ class Augmentation(Sequence[str]):
         self.book = entity_book(utterances) if book is None else book
         self.top = {name: [value for value, _ in counts.most_common(k)] for name, counts in self.book.items()}
         self.templates = [make_template(utterance, typed) for utterance in utterances]
-        self.rows = [self._row(utterance) for utterance in utterances]
-        self.counts = np.array([row.count for row in self.rows], np.int64)
+        filled = [self._filled(utterance) for utterance in utterances]
+        self.texts = list(chain(*filled))
+        self.counts = np.array([len(texts) for texts in filled], np.int64)
         self.offsets = offsets_of(self.counts)
 
-    def _row(self, utterance: IntentUtterance) -> _Row:
+    def _filled(self, utterance: IntentUtterance) -> list[str]:
+        """The utterance itself, then the fillings of its template that differ from it."""
         pieces, slots = cut_at_slots(utterance)
-        values = [slot.value for slot in slots]
+        own = tuple(slot.value for slot in slots)
         options = [self.top.get(slot_type(slot.name)) or [slot.value] for slot in slots]
+        fillings = islice(product(*options), MOST)
         if self.fill == "one_at_a_time":
-            options = [[other for other in choices if other != value] for choices, value in zip(options, values)]
-            return _Row(pieces, values, options, 1 + sum(map(len, options)), -1)
-        own = 0
-        for choices, value in zip(options, values):
-            own = own * len(choices) + choices.index(value) if own >= 0 and value in choices else -1
-        return _Row(pieces, values, options, prod(map(len, options)) + (own < 0), own)
+            fillings = [(*own[:i], value, *own[i + 1 :]) for i, values in enumerate(options) for value in values]
+        return [_interleave(pieces, values) for values in dict.fromkeys([own, *fillings])]
 
     def __len__(self) -> int:
-        return int(self.offsets[-1])
+        return len(self.texts)
 
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        row = int(np.searchsorted(self.offsets, place, "right")) - 1
-        return self._text(self.rows[row], place - int(self.offsets[row]))
-
-    def _text(self, row: _Row, number: int) -> str:
-        """The ``number``-th utterance of a row: the original first, then the fillings that differ from it."""
-        values, filling = list(row.values), number - 1
-        if number and self.fill == "product":
-            filling += 0 <= row.own <= filling
-            choices = np.unravel_index(filling, [len(options) for options in row.options])
-            values = [options[choice] for options, choice in zip(row.options, choices)]
-        elif number:
-            changes = [(slot, value) for slot, options in enumerate(row.options) for value in options]
-            slot, value = changes[filling]
-            values[slot] = value
-        return _interleave(row.pieces, values)
+        return self.texts[index]
 
     @cached_property
     def statistics(self) -> dict[str, int | float | str]:
@@ -177,7 +146,7 @@ class Augmentation(Sequence[str]):
             "entities": len(self.book),
             "values": len({value for counts in self.book.values() for value in counts}),
             "templates": templates,
-            "orig_utterances": len(self.rows),
+            "orig_utterances": len(self.templates),
             "utterances": len(self),
             "ut_ratio": len(self) / max(1, templates),
         }
