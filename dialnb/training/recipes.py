@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.resources import files
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from dialnb.data.corpora import Conversation, paired_dialogues
 from dialnb.data.records import SelectionGroup
@@ -49,24 +52,8 @@ Talks = Sequence[Sequence[str]]
 
 # --- printed settings -------------------------------------------------------------------------------------------------
 
-_ADAMW = TrainingSettings(schedule="linear", optimiser="adamw", precision="bfloat16")
-DSE = TrainingSettings(batch_size=1024, epochs=15, learning_rate=3e-6, head_learning_rate=3e-4, precision="bfloat16")
-SIMCSE = replace(_ADAMW, optimiser="adam", batch_size=64, learning_rate=3e-5, evaluate_every=125)
-TODBERT = replace(_ADAMW, batch_size=32, epochs=2, learning_rate=5e-5)
-WMDC = replace(
-    _ADAMW, batch_size=256, learning_rate=3e-5, head_learning_rate=40 * 3e-5, schedule="onecycle", weight_decay=0.01
-)
-TADSE = replace(_ADAMW, batch_size=16, epochs=2, learning_rate=1e-8, clip=1.0, precision="float32")
-"""Models with M_A trained on one dataset have 8 epochs."""
-MASKED_WORDS = replace(_ADAMW, batch_size=1024, learning_rate=2e-4, warmup=0.05, weight_decay=0.01, clip=1.0)
-_SHORT = replace(_ADAMW, precision="float32", compiled=False)  # many short trainings do not earn a compilation back
-ADAPTATION = replace(_SHORT, batch_size=50, epochs=0.5, learning_rate=2e-5, weight_decay=0.01, warmup=0.1)
-"""DialogueCSE's first stage: half an epoch of masked words (Section 5.2)."""
-CONTRAST = replace(ADAPTATION, batch_size=20, epochs=3, learning_rate=5e-5)
-"""Its second stage; the paper leaves open the optimiser, its schedule and the epochs."""
-FINE_TUNING = replace(_ADAMW, batch_size=32, epochs=5, learning_rate=3e-5, clip=5.0)
-POST_TRAINING = TrainingSettings(batch_size=384, epochs=20, learning_rate=3e-5, clip=5.0, precision="bfloat16")
-"""UMS, as the authors' code has it: two epochs of ten maskings are twenty passes with fresh masks."""
+_LISTED = yaml.safe_load(files("dialnb.training").joinpath("settings.yaml").read_text(encoding="utf-8"))
+PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
 
 WINDOW_SETS = (WINDOWS, (1,), (2,), (3,), (1, 2), (1, 2, 3, 4), (1, 2, 3, 4, 5))
 CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper
@@ -206,7 +193,7 @@ def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_d
     objective = _sized(PairObjective, loss="weighted_symmetric", head="linear", windows=tuple(windows))
     name = "WMDC" if tuple(windows) == WINDOWS else f"WMDC {{{','.join(map(str, windows))}}}"
     name += {"irf": "", None: " w/o IRF"}.get(weighting, f", {weighting}") + ", masked" * mask_duplicates
-    return Recipe(name, "wmdc", examples, objective, WMDC, least=min(windows) + 1)
+    return Recipe(name, "wmdc", examples, objective, PRINTED["WMDC"], least=min(windows) + 1)
 
 
 # --- TaDSE ------------------------------------------------------------------------------------------------------------
@@ -223,7 +210,7 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
             head[0].load_state_dict(dense.state_dict())
         return made
 
-    return Recipe(name, "tadse", examples, objective, TADSE, list, kept_heads=("head", "alignment"))
+    return Recipe(name, "tadse", examples, objective, PRINTED["TaDSE"], list, kept_heads=("head", "alignment"))
 
 
 # --- DialogueCSE ------------------------------------------------------------------------------------------------------
@@ -272,23 +259,23 @@ def _manipulation_losses(selector: Selector, tasks: Sequence[str] = TASKS) -> Ob
 ALONE = {"learning_rate": 1e-3, "schedule": "constant", "warmup": 0.0, "max_steps": 300}
 """A fresh word head would pull the words of the encoder apart, so it learns alone at first."""
 
-_dse = partial(Recipe, paper="dse", objective=_hard_negatives, settings=DSE)
-_dialoguecse = partial(Recipe, paper="dialoguecse", settings=CONTRAST, reads=_as_lists, least=2)
-_ums = partial(Recipe, paper="ums", settings=FINE_TUNING, reads=_as_replies, least=2, prepare=Selector)
-_marked = partial(_ums, settings=POST_TRAINING, prepare=add_marks)
+_dse = partial(Recipe, paper="dse", objective=_hard_negatives, settings=PRINTED["DSE"])
+_dialoguecse = partial(Recipe, paper="dialoguecse", settings=PRINTED["DialogueCSE"], reads=_as_lists, least=2)
+_ums = partial(Recipe, paper="ums", settings=PRINTED["UMS"], reads=_as_replies, least=2, prepare=Selector)
+_marked = partial(_ums, settings=PRINTED["next sentences"], prepare=add_marks)
 _words_alone = partial(Recipe, objective=MaskedLanguageModel, reads=list)
 
 RECIPES = {
     recipe.name: recipe
     for recipe in (
         _dse("DSE", examples=_pairs(1), least=2),
-        _dse("DSE-dropout", examples=_dropout, settings=replace(DSE, epochs=1)),
+        _dse("DSE-dropout", examples=_dropout, settings=PRINTED["DSE-dropout"]),
         _dse("DSE 2-1", examples=_pairs(2), least=3),
         _dse("DSE 3-1", examples=_pairs(3), least=4),
         _dse("DSE 123-1", examples=_pairs(1, 2, 3), least=2),
         _dse("DSE-dianli", examples=_pairs(1, min_words=0), least=2),
-        _dse("SimCSE-unsup", examples=_dropout, objective=_simcse, settings=SIMCSE),
-        _dse("TOD-BERT", examples=_contexts, objective=_contrast_and_words, settings=TODBERT, least=2),
+        _dse("SimCSE-unsup", examples=_dropout, objective=_simcse, settings=PRINTED["SimCSE"]),
+        _dse("TOD-BERT", examples=_contexts, objective=_contrast_and_words, settings=PRINTED["TOD-BERT"], least=2),
         *(wmdc(windows, weighting) for windows in WINDOW_SETS for weighting in ("irf", None)),
         wmdc(weighting="inverse square root"),
         wmdc(mask_duplicates=True),
@@ -296,12 +283,12 @@ RECIPES = {
         _tadse("TaDSE L_u + L_t", template_examples, _sized(TemplateObjective, weight_pair=0.0)),
         _tadse("TaDSE", template_examples, _sized(TemplateObjective)),
         _tadse("TaDSE w/ MLP", template_examples, _sized(TemplateObjective, aligned=True)),
-        _words_alone("masked words", paper="", examples=_words, settings=MASKED_WORDS, heads_first=ALONE),
+        _words_alone("masked words", paper="", examples=_words, settings=PRINTED["masked words"], heads_first=ALONE),
         _words_alone(
             "adaptation",
             paper="dialoguecse",
             examples=_sentences,
-            settings=ADAPTATION,
+            settings=PRINTED["adaptation"],
             heads_first={"learning_rate": 1e-3, "max_steps": 300},
         ),
         _dialoguecse("SiameseBERT-s", examples=partial(_groups, turns=1), objective=_sized(SiameseObjective)),
@@ -319,7 +306,7 @@ RECIPES = {
             "replaced tokens",
             examples=replaced_token_examples,
             objective=replaced_token_detection,
-            settings=replace(POST_TRAINING, batch_size=256, epochs=19),
+            settings=PRINTED["replaced tokens"],
         ),
     )
 }

@@ -67,7 +67,7 @@ class TrainingSettings:
     def rate_factor(self, step: int, total: int) -> float:
         """Multiplier of the learning rate at 0-based ``step``; warm-up starts from 0, as Hugging Face's does."""
         if self.schedule == "onecycle":
-            return _one_cycle(step, total)
+            return _one_cycle(step, total, 1 / 25, 1, 1 / 25e4)
         warm = round(self.warmup * total)
         if step < warm:
             return step / warm
@@ -77,25 +77,14 @@ class TrainingSettings:
 
     def momentum(self, step: int, total: int) -> float:
         """Adam's first beta: 0.9, or PyTorch's one-cycle partner of the rate (0.95 down to 0.85 and back)."""
-        if self.schedule != "onecycle":
-            return 0.9
-        rise, place = _one_cycle_place(step, total)
-        return _cosine(0.95, 0.85, place) if rise else _cosine(0.85, 0.95, place)
+        return _one_cycle(step, total, 0.95, 0.85, 0.95) if self.schedule == "onecycle" else 0.9
 
 
-def _cosine(start: float, end: float, place: float) -> float:
-    return end + (start - end) / 2 * (1 + math.cos(math.pi * place))
-
-
-def _one_cycle_place(step: int, total: int) -> tuple[bool, float]:
-    """Whether the rate still rises (first 30 %), and how far that phase has come."""
-    top = 0.3 * total - 1
-    if step <= top:
-        return True, step / top
-    return False, (step - top) / (total - 1 - top)
-
-
-def _one_cycle(step: int, total: int) -> float:
-    """PyTorch's OneCycleLR with its defaults: from 1/25 of the peak to the peak, then to 1/250,000, in cosines."""
-    rise, place = _one_cycle_place(step, total)
-    return _cosine(1 / 25, 1, place) if rise else _cosine(1, 1 / 25e4, place)
+def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> float:
+    """PyTorch's OneCycleLR with its defaults: a cosine up to the top in the first 30 % of the steps, then one down."""
+    turn = 0.3 * total - 1
+    if step <= turn:
+        before, after, place = start, top, step / turn
+    else:
+        before, after, place = top, end, (step - turn) / (total - 1 - turn)
+    return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
