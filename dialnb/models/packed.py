@@ -83,7 +83,7 @@ def packed_forward(
     out the dropout on attention probabilities while training: a choice to be recorded with the run. ``compiled`` pays
     for itself in long training runs on a GPU (the first step takes about a minute).
     """
-    layers = [_layer(module) for module in _stack_of(transformer).layer]
+    layers = [_layer(module) for module in stack_of(transformer).layer]
     shared = _shared(transformer, attention_dropout)
     seeds = torch.zeros(len(layers), dtype=torch.int64, device=packed.ids.device)
     if shared.attention_dropout:
@@ -190,7 +190,8 @@ def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, dropout: 
     return x
 
 
-def _stack_of(transformer: nn.Module) -> nn.Module:
+def stack_of(transformer: nn.Module) -> nn.Module:
+    """The part of a transformer that holds its layers."""
     return transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
 
 

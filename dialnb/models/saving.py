@@ -39,13 +39,20 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
         )
     check_place(folder)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    old = folder.with_name(f".{folder.name}-old")
     try:
         _write(encoder, draft, card, dtype)
         draft.chmod(0o755)
-        _swap_in(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.replace(old)
+        draft.replace(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            old.replace(folder)
         raise
+    shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
@@ -54,20 +61,6 @@ def check_place(folder: Path) -> None:
     if folder.exists() and not (folder / MODULES).is_file() and (folder.is_file() or any(folder.iterdir())):
         raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")
     make_folder(folder.parent)
-
-
-def _swap_in(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}-old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.replace(old)
-    try:
-        draft.replace(folder)
-    except BaseException:
-        if old.exists():
-            old.replace(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
@@ -173,12 +166,12 @@ def seal(folder: Path) -> None:
 
 def check_seal(folder: Path) -> None:
     """Refuse a folder whose files are not those that were saved; a folder of others, without hashes, passes."""
-    here = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for name, expected in _read(folder / HASHES, dict).items():
-        if name not in here or sha256(folder / name) != expected:
-            wrong = "is not what was saved there" if name in here else "is missing"
+        path = folder / name
+        if not path.is_file() or sha256(path) != expected:
+            wrong = "is not what was saved there" if path.is_file() else "is missing"
             raise DataError(
-                f"cannot load encoder {folder.name!r}: {folder / name} {wrong}. Copy the folder again, or delete its "
+                f"cannot load encoder {folder.name!r}: {path} {wrong}. Copy the folder again, or delete its "
                 f"{HASHES} to load it all the same"
             )
 

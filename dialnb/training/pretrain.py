@@ -21,7 +21,7 @@ from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective
 from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
-from dialnb.training.settings import TrainingSettings
+from dialnb.training.settings import PRINTED, TrainingSettings
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -38,27 +38,12 @@ def _shape(width: int, layers: int) -> dict[str, int]:
 
 SHAPES = {"mini": _shape(256, 4), "small": _shape(384, 6), "medium": _shape(512, 8), "base": _shape(768, 12)}
 GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
-PRETRAINING = TrainingSettings(
-    batch_size=1024,
-    epochs=8,
-    learning_rate=1e-3,
-    schedule="linear",
-    warmup=0.05,
-    optimiser="adamw",
-    weight_decay=0.01,
-    clip=1.0,
-    precision="bfloat16",
-    checkpoint_every=2000,
-)
-RATES = {"mini": 1e-3, "small": 1e-3, "medium": 5e-4, "base": 2e-4}
-"""Deep encoders that normalise after each layer are delicate: ``medium``, pretrained at 1e-3, was at chance in every
-test of WMDC's recorded run, most likely since it never learned words."""
 
 
 def pretraining_settings(shape: str) -> TrainingSettings:
     """How an encoder of ``shape`` is pretrained."""
-    check_known("shape", shape, RATES)
-    return replace(PRETRAINING, learning_rate=RATES[shape])
+    check_known("shape", shape, SHAPES)
+    return PRINTED[f"pretraining {shape}"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,7 @@ class PretrainingRecipe:
     vocabulary: int = 8192
     max_length: int = 128
     mask: float = 0.2
-    settings: TrainingSettings = PRETRAINING
+    settings: TrainingSettings = PRINTED["pretraining mini"]
 
     def __post_init__(self) -> None:
         check_known("shape", self.shape, SHAPES)

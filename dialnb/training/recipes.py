@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.resources import files
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from dialnb.data.corpora import Conversation, paired_dialogues
 from dialnb.data.records import SelectionGroup
@@ -46,14 +43,9 @@ from dialnb.training.objective import Objective, Sum
 from dialnb.training.objectives import MaskedLanguageModel, NextSentencePrediction, PairObjective, TemplateObjective
 from dialnb.training.objectives_dialogue import ManipulationObjective, MatchingGuidedObjective, SiameseObjective
 from dialnb.training.pretrain import language_rows, replaced_token_detection
-from dialnb.training.settings import TrainingSettings
+from dialnb.training.settings import PRINTED, TrainingSettings
 
 Talks = Sequence[Sequence[str]]
-
-# --- printed settings -------------------------------------------------------------------------------------------------
-
-_LISTED = yaml.safe_load(files("dialnb.training").joinpath("settings.yaml").read_text(encoding="utf-8"))
-PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
 
 WINDOW_SETS = (WINDOWS, (1,), (2,), (3,), (1, 2), (1, 2, 3, 4), (1, 2, 3, 4, 5))
 CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper

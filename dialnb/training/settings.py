@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib.resources import files
+
+import yaml
 
 from dialnb.errors import BadParameter, check_known
 
@@ -88,3 +91,8 @@ def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> f
     else:
         before, after, place = top, end, (step - turn) / (total - 1 - turn)
     return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
+
+
+_LISTED = yaml.safe_load(files("dialnb.training").joinpath("settings.yaml").read_text(encoding="utf-8"))
+PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
+"""What the papers print, by recipe or paper."""
