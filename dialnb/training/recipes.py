@@ -53,6 +53,10 @@ MOST_NEGATIVES = 19
 """DialogueCSE: every group is built with so many; fewer are its first ones, so that all settings share them."""
 
 
+def _as_it_is(encoder: Encoder) -> Encoder:
+    return encoder
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A table row that is trained: its examples, its objective, its printed settings, and what it takes of the data.
@@ -69,7 +73,7 @@ class Recipe:
     reads: Callable[[Sequence], Sequence] = paired_dialogues
     least: int = 1  # utterances of a dialogue that makes an example
     heads_first: Mapping[str, Any] = field(default_factory=dict)  # settings of a stage in which the encoder is frozen
-    prepare: Callable[..., Encoder | Selector] = lambda encoder: encoder  # what is trained, made of the encoder
+    prepare: Callable[..., Encoder | Selector] = _as_it_is  # what is trained, made of the encoder
     kept_heads: tuple[str, ...] = ()  # parts of the objective that a test needs
 
     def read(self, data: Sequence) -> Sequence:
