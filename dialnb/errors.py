@@ -26,6 +26,12 @@ class UnknownName(DialnbError):
         self.kind, self.name, self.known = kind, name, known
 
 
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if name not in known:
+        raise UnknownName(kind, name, known)
+
+
 class BadParameter(DialnbError):
     """A parameter with the wrong type, an impossible value, or one that contradicts another."""
 

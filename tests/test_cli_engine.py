@@ -108,7 +108,7 @@ def test_what_was_trained_is_saved_even_if_it_cannot_be_scored(corpus, tmp_path,
 def test_a_place_that_cannot_take_the_encoder_is_refused_before_the_training(
     name, corpus, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("dialnb.training.recipes.train_recipe", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr("dialnb.training.recipes.fit", lambda *_: pytest.fail("it trained"))
     (tmp_path / "full").mkdir()
     kept = [tmp_path / "full" / "thesis.txt", tmp_path / "a file"]
     for path in kept:

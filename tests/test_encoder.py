@@ -17,8 +17,8 @@ from transformers import BertConfig, BertModel
 
 import dialnb
 from dialnb.errors import DataError, UnknownName
-from dialnb.models import cpu, places
 from dialnb.models import packed as packed_path
+from dialnb.models import places
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
 from dialnb.tokens import Tokens
 
@@ -121,11 +121,7 @@ def test_other_activations_are_exact_too(activation):
 
 
 @pytest.mark.parametrize("family", PACKED)
-def test_hidden_dropout_falls_on_the_same_places_as_in_the_plain_forward(family, monkeypatch):
-    def drop(x, p=0.5, training=True, inplace=False):
-        return cpu.dropout(x, p) if training else x
-
-    monkeypatch.setattr(torch.nn.functional, "dropout", drop)  # one way to draw for both
+def test_hidden_dropout_falls_on_the_same_places_as_in_the_plain_forward(family):
     encoder = tiny.encoder(family, dropout=0.5).double().train()
     encoder.attention_dropout = False
     for module in encoder.transformer.modules():
@@ -150,10 +146,6 @@ def test_attention_dropout_can_be_left_out():
     encoder.attention_dropout = False
     views = encoder.embed(twice)
     assert torch.equal(views[0], views[1])
-
-
-def tiled(qkv, groups, p):
-    return cpu.attention(qkv, cpu.make_tiles(groups), p)
 
 
 def starts_of(groups):
@@ -183,7 +175,7 @@ def test_in_full_precision_only_kernels_of_short_texts_are_compiled():
     assert has_kernel(gpu, torch.bfloat16, 512) and not has_kernel(torch.device("cpu"), torch.bfloat16, 16)
 
 
-@pytest.mark.parametrize("attend", [grouped_attention, tiled, padded])
+@pytest.mark.parametrize("attend", [grouped_attention, padded])
 def test_attention_dropout_keeps_the_expectation_and_has_the_variance_of_its_rate(attend):
     torch.manual_seed(0)
     copies, length, p = 20_000, 5, 0.3
@@ -593,13 +585,13 @@ def test_every_shape_is_compiled_once_with_only_the_number_of_tokens_free(monkey
     monkeypatch.setattr(packed_path, "kernel_attention", lambda qkv, starts, seed, block, dropout: qkv.sum(1) * block)
     packed_path._compiled.cache_clear()
     starts, seeds = torch.arange(5, dtype=torch.int32), torch.zeros(2, dtype=torch.int64)
-    constants = {"attention_p": 0.0, "output_p": 0.0, "hidden_p": 0.0, "eps": 1e-12, "activation": "gelu"}
     for width, heads in ((16, 2), (24, 3), (32, 2)):
         shape = {"hidden_size": width, "num_attention_heads": heads, "intermediate_size": 32, "num_hidden_layers": 2}
-        layers = list(packed_path._layers(BertModel(BertConfig(vocab_size=10, **shape))))
+        layers = [packed_path._layer(m) for m in BertModel(BertConfig(vocab_size=10, **shape)).encoder.layer]
+        shared = packed_path.Shared(heads, 0.0, 0.0, 0.0, 1e-12, "gelu")
         for block in (32, 64):
             for tokens in (9, 16, 21):
-                stack = packed_path._compiled(block, width, 2, heads=heads, **constants)
+                stack = packed_path._compiled(block, width, 2, shared)
                 stack(torch.ones(tokens, width, dtype=torch.float16), layers, starts, seeds)
     packed_path._compiled.cache_clear()
     assert [len(free) for free in graphs] == [1] * 6

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from dialnb.data.corpora import Conversation
 from dialnb.errors import DataError
 from dialnb.examples.masking import MaskedExamples
-from dialnb.examples.pretraining import UNASKED, dialogue_examples, words_of
 from dialnb.tokens import Tokens, pack
 from dialnb.training import TrainingSettings, train
-from dialnb.training.objectives import Imitation
-from dialnb.training.recipes import train_recipe
+from dialnb.training.recipes import fit
+from tools.mini import UNASKED, Imitation, TaughtRecipe, dialogue_examples, words_of
 
 SPECIAL = frozenset(range(5))
 ROWS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=12), min_size=1, max_size=8)
@@ -129,6 +128,8 @@ def test_dialogues_are_read_in_two_segments_whose_second_is_next_or_of_the_same_
     assert seen == {(0, False), (0, True), (1, False), (1, True)}
     batch = examples.batch(np.arange(len(examples)), rng)
     assert batch.counts["nsp"] == 16 and (batch.arrays["next_label"][:alone] == UNASKED).all()
+    objective, same = TaughtRecipe(max_length=16).lessons(encoder, dialogues, None)
+    assert set(objective.terms(encoder, batch)) == {"mlm", "nsp"} and len(same) == len(examples)
 
 
 def test_a_teacher_is_heard_word_by_word_though_its_pieces_differ():
@@ -157,6 +158,6 @@ def test_masked_words_train_the_word_head_alone_before_anything_else_moves(monke
 
     monkeypatch.setattr("dialnb.training.recipes.train", watched)
     settings = TrainingSettings(batch_size=8, max_steps=2, learning_rate=2e-4, compiled=False)
-    result = train_recipe("masked words", encoder, talks("first", 6), settings)
+    result = fit("masked words", encoder, talks("first", 6), settings).result
     assert stages == [("masked words, head alone", 1e-3), ("masked words", 2e-4)]
     assert moved == [False, True] and result.steps == 2

@@ -24,7 +24,7 @@ from dialnb.examples.windows import (
     window_examples,
 )
 from dialnb.training.plan import BatchPlan
-from dialnb.training.recipes import get_recipe, train_recipe, wmdc
+from dialnb.training.recipes import fit, get_recipe, wmdc
 
 UTTERANCE = st.lists(st.sampled_from(tiny.WORDS), max_size=14).map(" ".join)
 DIALOGUES = st.lists(st.lists(UTTERANCE, max_size=7), max_size=4)
@@ -182,7 +182,7 @@ def test_every_window_trains_its_own_head(name):
     recipe = get_recipe(name)
     settings = replace(recipe.settings, batch_size=8, precision="float32", learning_rate=1e-3)
     before = encoder.encode(list(tiny.TEXTS))
-    result = train_recipe(name, encoder, dialogues, settings)
+    result = fit(name, encoder, dialogues, settings).result
     assert result.steps == (2 if name == "WMDC {2}" else 7) and np.isfinite(result.curve.loss).all()
     assert not np.allclose(before, encoder.encode(list(tiny.TEXTS)), atol=1e-3)
 

@@ -30,7 +30,7 @@ from dialnb.examples.templates import Augmentation
 from dialnb.models.selector import Selector
 from dialnb.training import TrainingSettings, train
 from dialnb.training.objectives_dialogue import ManipulationObjective, MatchingGuidedObjective
-from dialnb.training.recipes import train_recipe
+from dialnb.training.recipes import fit
 
 EXAMPLES = Path(str(files("dialnb"))) / "assets" / "examples"
 STEP = TrainingSettings(batch_size=8, max_steps=1, learning_rate=1e-3)
@@ -215,7 +215,7 @@ def dialogues() -> list[Dialogue]:
 @pytest.mark.parametrize("recipe", ["DSE", "DSE-dropout", "DSE 123-1", "SimCSE-unsup", "TOD-BERT", "WMDC"])
 def test_own_dialogues_train_by_every_recipe_of_dialogues(encoder, recipe):
     data = [Conversation("mine", utterances_of(dialogue)) for dialogue in dialogues()]
-    assert train_recipe(recipe, encoder.clone(), data, STEP).steps == 1
+    assert fit(recipe, encoder.clone(), data, STEP).result.steps == 1
 
 
 @pytest.mark.parametrize("slots", ["annotated", "recognised"])
@@ -223,7 +223,7 @@ def test_own_utterances_train_tadse_with_their_slots_or_recognised_ones(encoder,
     mine = list(from_csv(EXAMPLES / "utterances.csv"))
     filled = Augmentation(mine if slots == "annotated" else with_entities(mine), k=2)
     assert len(filled) > len(mine)
-    assert train_recipe("TaDSE", encoder.clone(), [filled], STEP).steps == 1
+    assert fit("TaDSE", encoder.clone(), [filled], STEP).result.steps == 1
 
 
 def test_own_dialogues_train_dialoguecse_and_ums(encoder):

@@ -11,13 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny
 import torch
 import training_worker as worker
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from dialnb.errors import TrainingError
 from dialnb.training import TrainingSettings, checkpoint, train
@@ -41,7 +39,7 @@ def assert_same_run(found, expected):
 
 def start(folder: Path) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)}
-    command = [sys.executable, str(Path(worker.__file__)), "train", str(folder)]
+    command = [sys.executable, str(Path(worker.__file__)), str(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -192,7 +190,7 @@ def test_an_epoch_whose_evaluation_died_is_announced_again(tmp_path):
 SETTINGS = TrainingSettings(batch_size=8, epochs=3, learning_rate=1e-3, checkpoint_every=1)
 
 
-def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(tmp_path):
+def test_a_loss_that_is_not_a_number_stops_before_it_reaches_the_weights(tmp_path):
     encoder = tiny.encoder()
     objective = tiny.objectives(encoder)["weighted_symmetric"]
     poisoned = int(
@@ -202,9 +200,6 @@ def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(tmp_path):
     with pytest.raises(TrainingError, match="the loss became nan at step 3 of 12") as caught:
         train(encoder, objective, examples, SETTINGS, tmp_path, show_progress=False)
     assert "step-00000002 is from before it" in str(caught.value)
-    batch = load_file(tmp_path / "bad-batch-3.safetensors")
-    assert batch["rows"][5] == poisoned and np.isnan(batch["0.weights"]).tolist() == [i == 5 for i in range(8)]
-    assert batch["0.pair.ids"].size == batch["0.pair.offsets"][-1] > 0
     tensors, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
     assert facts["step"] == 2 and all(t.isfinite().all() for t in tensors.values())
     for name, parameter in encoder.named_parameters():  # nor did it reach the weights in memory

@@ -40,7 +40,7 @@ from dialnb.models.selector import Selector
 from dialnb.runs.provenance import provenance
 from dialnb.training import train
 from dialnb.training.objectives_dialogue import ManipulationObjective
-from dialnb.training.recipes import RECIPES, train_recipe
+from dialnb.training.recipes import RECIPES, fit
 
 fork = multiprocessing.get_context("fork")
 DEVICE = "cuda" if torch.cuda.device_count() else "cpu"
@@ -214,7 +214,7 @@ def sentence_training(search: Search, encoder, data, asked, desk: Desk, rate: fl
             look(0, encoder)
         RECIPES[search.recipe] = replace(recipe, objective=objective)
         settings = settings_of(search, recipe.settings, rate, seed)
-        train_recipe(search.recipe, encoder, data, settings, on_epoch=look, show_progress=False)
+        fit(search.recipe, encoder, data, settings, on_epoch=look, show_progress=False)
         if seed == 1:
             encoder.save(desk.folder / "encoders" / search.recipe / f"{rate:g}")
 
@@ -285,8 +285,8 @@ def wait_for(event, desk: Desk) -> None:
 def try_sentences(search: Search, desk: Desk, vocabulary, data, ready: Callable, asked=None, then=None) -> None:
     """Make the examples, once, while other trainings run; wait for the start; try all rates."""
     recipe = RECIPES[search.recipe]
-    examples, questions = recipe.examples(vocabulary, recipe.read(data()), None), asked() if asked else None
-    RECIPES[search.recipe] = replace(recipe, examples=lambda *_: examples, reads=list, least=0)
+    examples, questions = recipe.examples(vocabulary, recipe.read(data())), asked() if asked else None
+    RECIPES[search.recipe] = replace(recipe, examples=lambda *_, **__: examples, reads=list, least=0)
     one = partial(sentence_training, search, ready(), [], questions, desk)
     side_by_side(search, desk, one, SEEDS[:1] if search.recipe == WORDS.recipe else SEEDS, then)
 
@@ -318,7 +318,7 @@ def search_all(encoder, desk: Desk, few: int | None) -> None:
     chain = replace(desk, places=fork.Semaphore(5))  # TaDSE waits for SimCSE, so neither waits for the other recipes
 
     def unseen():
-        return RECIPES[WORDS.recipe].examples(encoder, thin(dialogues("dev"), 400), None)
+        return RECIPES[WORDS.recipe].examples(encoder, thin(dialogues("dev"), 400))
 
     def start_of(event, search: Search):
         wait_for(event, desk)

@@ -66,8 +66,6 @@ def corpus(collection: str, out: Path) -> None:
 @option("--kind", default="bert", show_default=True, help="bert or electra")
 @option("--vocabulary", type=count(100), default="8192", show_default=True, help="word pieces")
 @option("--max-length", type=count(8), default="128", show_default=True, help="longest input")
-@option("--next-sentences", is_flag=True, help="read dialogues in two segments too, as BERT did")
-@option("--teacher", metavar="ENCODER", help="learn the hidden states of this encoder as well")
 def pretrain(
     corpus: str,
     only: str | None,
@@ -77,7 +75,7 @@ def pretrain(
     shape: str,
     kind: str,
     vocabulary: int,
-    **reading: Any,
+    max_length: int,
 ) -> None:
     """Make an encoder from scratch.
 
@@ -89,7 +87,7 @@ def pretrain(
 
     check_place(out)
     settings = change(engine.pretraining_settings(shape), changes)
-    recipe = engine.PretrainingRecipe(shape, kind, vocabulary, settings=settings, **reading)
+    recipe = engine.PretrainingRecipe(shape, kind, vocabulary, max_length, settings=settings)
     work = checkpoints(out)
     dialogues = conversations(corpus, only, columns)
     encoder, result = engine.pretrain(dialogues, recipe, work, name=out.name)

@@ -9,8 +9,8 @@ from importlib.resources import files
 
 import yaml
 
-from dialnb.data.records import Dialogue, Utterance
-from dialnb.errors import DataError, UnknownName
+from dialnb.data.records import Dialogue
+from dialnb.errors import DataError, check_known
 
 
 @cache
@@ -20,8 +20,7 @@ def _mappings() -> dict[str, dict[str, dict[str, str | None]]]:
 
 def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:
     """Speaker -> raw act -> universal act, or None where the act is left out."""
-    if dataset not in _mappings():
-        raise UnknownName("dataset with universal acts", dataset, _mappings())
+    check_known("dataset with universal acts", dataset, _mappings())
     return _mappings()[dataset]
 
 
@@ -32,16 +31,17 @@ def act_columns(dataset: str, speakers: Iterable[str] = ("system", "user")) -> l
 
 def with_universal_acts(dialogues: Iterable[Dialogue], dataset: str) -> list[Dialogue]:
     """The dialogues with universal acts in place of the dataset's own."""
-    mapping = _mapping(dataset)
-
-    def translate(utterance: Utterance, dialogue: str) -> Utterance:
-        known = mapping[utterance.speaker]
-        for act in utterance.acts:
-            if act not in known:
+    mapping, translated = _mapping(dataset), []
+    for dialogue in dialogues:
+        utterances = []
+        for utterance in dialogue.utterances:
+            known = mapping[utterance.speaker]
+            if missing := [act for act in utterance.acts if act not in known]:
                 raise DataError(
-                    f"{dataset} dialogue {dialogue}: the {utterance.speaker}'s act {act!r} has no universal act; "
-                    "add it to dialnb/examples/acts.yaml"
+                    f"{dataset} dialogue {dialogue.id}: the {utterance.speaker}'s act {missing[0]!r} has no universal "
+                    "act; add it to dialnb/examples/acts.yaml"
                 )
-        return replace(utterance, acts=tuple(dict.fromkeys(known[act] for act in utterance.acts if known[act])))
-
-    return [replace(d, utterances=tuple(translate(u, d.id) for u in d.utterances)) for d in dialogues]
+            acts = dict.fromkeys(known[act] for act in utterance.acts if known[act])
+            utterances.append(replace(utterance, acts=tuple(acts)))
+        translated.append(replace(dialogue, utterances=tuple(utterances)))
+    return translated

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy import ndarray
 from numpy.random import Generator
 
 from dialnb.data.records import SelectionGroup
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.tokens import Numbers, Tokens, joined, offsets_of
 
@@ -85,17 +86,12 @@ def search(utterances: Sequence[int], rng: Generator) -> Manipulation:
 
 
 def manipulate(
-    utterances: Sequence[int],
-    foreign: int,
-    rng: Generator,
-    tasks: Sequence[str] = TASKS,
-    protocol: str = "paper",
-    size: int = WINDOW,
+    utterances: Sequence[int], foreign: int, rng: Generator, tasks: Sequence[str] = TASKS, protocol: str = "paper"
 ) -> list[Manipulation]:
     """The auxiliary tasks of one dialogue (its true response included), none if it has a single utterance.
 
-    ``paper``: every task has a window of ``size`` of its own, deletion adds the foreign utterance to it. ``code``: the
-    tasks cut one list in turn, deletion to ``size - 1``, so that search sees what is left of it.
+    ``paper``: every task has a window of five of its own, deletion adds the foreign utterance to it. ``code``: the
+    tasks cut one list in turn, deletion to four, so that search sees what is left of it.
 
     >>> [len(m.context) for m in manipulate(range(9), 99, np.random.default_rng(0))]
     [4, 6, 4]
@@ -104,16 +100,12 @@ def manipulate(
     """
     if len(utterances) < 2:
         return []
+    make = {"insertion": insertion, "deletion": partial(deletion, foreign=foreign), "search": search}
     made = []
     for task in tasks:
-        room = size - 1 if protocol == "code" and task == "deletion" else size
+        room = WINDOW - (protocol == "code" and task == "deletion")
         seen = window(utterances, room, rng, protocol)
-        if task == "insertion":
-            made.append(insertion(seen, rng))
-        elif task == "deletion":
-            made.append(deletion(seen, foreign, rng))
-        else:
-            made.append(search(seen, rng))
+        made.append(make[task](seen, rng=rng))
         if protocol == "code":
             utterances = seen
     return made
@@ -169,19 +161,14 @@ class Layout:
 
         Where trimming cut marks away, the target is counted among those that are left; None if it is gone.
         """
-        mark, first, second = [self.marks[made.task]], [], []
-        cut = [piece[:MAX_UTTERANCE] for piece in pieces]
-        context = cut[: len(made.context)]
+        mark, context = [self.marks[made.task]], [piece[:MAX_UTTERANCE] for piece in pieces]
+        second = [] if made.second is None else [context.pop(), [self.eot]]
+        first, places = [], offsets_of([len(piece) + 2 for piece in context])
         for piece in context:
             first += [mark, piece, [self.eot]]
-        marks = offsets_of([len(piece) + 2 for piece in context])
         if made.task == "insertion":
-            first.append(mark)
-        else:
-            marks = marks[:-1]
-        if made.second is not None:
-            second = [cut[-1], [self.eot]]
-        return self.join(first, second, marks, made.target)
+            return self.join([*first, mark], second, places, made.target)
+        return self.join(first, second, places[:-1], made.target)
 
     def join(self, first: list, second: list, marks: ndarray | None = None, target: int = 0) -> Input | None:
         """``[CLS] first [SEP] second [SEP]`` (no second part: one [SEP]), trimmed; ``marks``: places in ``first``."""
@@ -222,14 +209,11 @@ class ManipulationExamples:
     conversations: ndarray
     tasks: tuple[str, ...] = TASKS
     protocol: str = "paper"
-    window: int = WINDOW
 
     def __post_init__(self) -> None:
+        check_known("protocol", self.protocol, PROTOCOLS)
         for task in self.tasks:
-            if task not in TASKS:
-                raise UnknownName("task", task, TASKS)
-        if self.protocol not in PROTOCOLS:
-            raise UnknownName("protocol", self.protocol, PROTOCOLS)
+            check_known("task", task, TASKS)
         self.tasks = tuple(task for task in TASKS if task in self.tasks)
         self.donors = np.flatnonzero([len(context) > 2 for context in self.contexts])
         if "deletion" in self.tasks and len(np.unique(self.conversations[self.donors])) < 2:
@@ -250,7 +234,7 @@ class ManipulationExamples:
                 donor = self.donors[rng.integers(len(self.donors))]
             foreign = self.contexts[donor][rng.integers(len(self.contexts[donor]))]
         utterances = (*self.contexts[row], int(self.responses[row]))
-        return manipulate(utterances, foreign, rng, self.tasks, self.protocol, self.window)
+        return manipulate(utterances, foreign, rng, self.tasks, self.protocol)
 
     def batch(self, rows: ndarray, rng: Generator) -> Batch:
         inputs = [self.selection(row) for row in rows]
@@ -282,7 +266,12 @@ class ManipulationExamples:
 
 
 def manipulation_examples(
-    encoder, groups: Iterable[SelectionGroup], max_length: int = MAX_LENGTH, cache=None, **fields
+    encoder,
+    groups: Iterable[SelectionGroup],
+    max_length: int = MAX_LENGTH,
+    cache=None,
+    tasks: Sequence[str] = TASKS,
+    protocol: str = "paper",
 ) -> ManipulationExamples:
     """Every candidate of ``groups`` as a row of its own; ``encoder`` is that of a ``Selector``.
 
@@ -297,4 +286,4 @@ def manipulation_examples(
             contexts.append(context)
             columns.append((texts[response], label, conversation))
     layout, pieces = Layout.of(encoder, max_length), bare_pieces(encoder, list(texts), cache)
-    return ManipulationExamples(layout, pieces, contexts, *np.array(columns).reshape(-1, 3).T, **fields)
+    return ManipulationExamples(layout, pieces, contexts, *np.array(columns).reshape(-1, 3).T, tasks, protocol)

@@ -10,6 +10,7 @@ from numpy.random import Generator
 
 from dialnb.errors import DataError
 from dialnb.examples.batches import Batch
+from dialnb.examples.manipulations import MARKS
 from dialnb.examples.pairs import PairExamples
 from dialnb.tokens import Tokens
 
@@ -36,7 +37,9 @@ class MaskedExamples:
         if tokenizer.mask_token_id is None:
             raise DataError(f"the tokenizer of encoder {encoder.name!r} has no mask token, so nothing can be masked")
         words = encoder.transformer.get_input_embeddings().num_embeddings
-        return cls(tokens, tokenizer.mask_token_id, frozenset(tokenizer.all_special_ids), words, probability)
+        marks = tokenizer.convert_tokens_to_ids(list(MARKS.values()))  # of one without marks: its unknown word
+        special = {*tokenizer.all_special_ids, *marks} - {None}
+        return cls(tokens, tokenizer.mask_token_id, frozenset(special), words, probability)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from unittest.mock import patch
 
 import numpy as np
 from numpy import ndarray
 from numpy.random import Generator
 
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
 from dialnb.tokens import Numbers, Tokens, offsets_of
@@ -29,19 +29,11 @@ def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[tuple[st
     """
     merged = []
     for dialogue in dialogues:
-        turns: list[str] = []
-        speaker = None
-        for utterance in dialogue.utterances:
-            text = utterance.text.strip()
-            if not text:
-                continue
-            if turns and utterance.speaker == speaker:
-                turns[-1] += f" {text}"
-            else:
-                turns.append(text)
-            speaker = utterance.speaker
+        said = [utterance for utterance in dialogue.utterances if utterance.text.strip()]
+        runs = groupby(said, key=lambda utterance: utterance.speaker)
+        turns = tuple(" ".join(utterance.text.strip() for utterance in run) for _, run in runs)
         if len(turns) >= max(min_turns, 1):
-            merged.append(tuple(turns))
+            merged.append(turns)
     return merged
 
 
@@ -79,8 +71,7 @@ def neighbours(group: MatchingGroup, turns: int = 3, sides: str = "both") -> tup
     >>> neighbours(MatchingGroup(("a", "b", "c"), ("d", "e"), ("r", "n"), (1, 0)))
     (['c', 'b'], ['d'])
     """
-    if sides not in SIDES:
-        raise UnknownName("side of the context", sides, SIDES)
+    check_known("side of the context", sides, SIDES)
     before = [text for text in reversed(group.before) if text.strip()]
     after = [text for text in group.after if text.strip()] if sides == "both" else []
     later = min(len(after), max(turns // 2, turns - len(before)))
@@ -150,18 +141,6 @@ def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:
     return [(u.text, u.intent) for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent]
 
 
-@contextmanager
-def _without_gpu() -> Iterator[None]:
-    """Keep JAX, which bm25s imports where it is installed, from taking most of a GPU's memory."""
-    before = os.environ.get("JAX_PLATFORMS")
-    os.environ["JAX_PLATFORMS"] = before or "cpu"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["JAX_PLATFORMS"]
-
-
 def build_retrieval(
     labelled: Iterable[tuple[str, str]],
     size: int = 2000,
@@ -175,7 +154,8 @@ def build_retrieval(
     two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
     are relevant and the first ``negatives`` of other intents are not.
     """
-    with _without_gpu():
+    # bm25s imports JAX where it is installed, which would take most of a GPU's memory
+    with patch.dict(os.environ, JAX_PLATFORMS=os.environ.get("JAX_PLATFORMS") or "cpu"):
         import bm25s
 
     def words_of(texts: list[str]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.batches import Batch
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, Input, Layout, bare_pieces, input_tokens
+from dialnb.examples.manipulations import MAX_LENGTH, Input, Layout, bare_pieces, input_tokens
 from dialnb.examples.masking import MaskedExamples, continuing_pieces
 from dialnb.tokens import Numbers, Tokens, joined
 
@@ -34,7 +34,6 @@ class WholeWordMasks(MaskedExamples):
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> WholeWordMasks:
         masks = super().from_tokens(encoder, tokens, probability)
         masks.continues = continuing_pieces(encoder.tokenizer)
-        _spare_marks(masks, encoder)
         return masks
 
     def choose(self, tokens: Tokens, rng: Generator) -> ndarray:
@@ -134,11 +133,4 @@ def replaced_token_examples(
     """ELECTRA+: the same runs as single sequences, masked for ``ReplacedTokenDetection``."""
     layout, runs, _ = dialogue_runs(encoder, groups, max_length, cache)
     rows = [joined([[layout.cls], *run, [layout.sep]]) for run in runs]
-    masks = MaskedExamples.from_tokens(encoder, Tokens.from_lists(rows))
-    _spare_marks(masks, encoder)
-    return masks
-
-
-def _spare_marks(masks: MaskedExamples, encoder) -> None:
-    """Never mask [EOT] and the other marks."""
-    masks.special |= set(encoder.tokenizer.convert_tokens_to_ids(list(MARKS.values())))
+    return MaskedExamples.from_tokens(encoder, Tokens.from_lists(rows))

@@ -13,12 +13,11 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import yaml
 
 from dialnb.data.records import IntentUtterance, Slot
-from dialnb.errors import DataError
 
 MODEL = "en_core_web_lg"
 Annotated = tuple[str, tuple[Slot, ...]]
@@ -65,6 +64,7 @@ PATTERNS = {
 AFTER_PREPOSITION = frozenset(("turkey", "jordan", "chad", "nice", "la", "mesa", "lima", "aurora", "phoenix", "mobile"))
 """Places whose names are words too: they count only after a preposition of place."""
 _PREPOSITIONS = frozenset(("in", "to", "from", "near", "of", "around", "visit", "visiting", "for"))
+LONGEST = 4  # words of a name
 _TOKEN = re.compile(r"'s\b|\w+(?:[&.-]\w+)*")
 
 
@@ -74,22 +74,9 @@ def gazetteer() -> dict[tuple[str, ...], str]:
     listed = yaml.safe_load(files("dialnb.examples").joinpath("gazetteer.yaml").read_text(encoding="utf-8"))
     found = {(name,): "GPE" for name in AFTER_PREPOSITION}
     for label, lists in listed.items():
-        for name in (name for names in lists for name in names):
-            words = tuple(_TOKEN.findall(name))
-            if found.get(words, label) != label:
-                raise DataError(f"the gazetteer lists {name!r} both as {found[words]} and as {label}")
-            found[words] = label
+        for name in chain(*lists):
+            found[tuple(_TOKEN.findall(name))] = label
     return found
-
-
-@cache
-def _longest_name() -> int:
-    return max(map(len, gazetteer()))
-
-
-@cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((label, re.compile(rf"(?<![\w.$])(?:{pattern})(?!\w)")) for label, pattern in PATTERNS.items())
 
 
 def rule_slots(text: str) -> tuple[Slot, ...]:
@@ -101,7 +88,10 @@ def rule_slots(text: str) -> tuple[Slot, ...]:
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters grow when lowered, and the places would be wrong
         lowered = text
-    spans = [(match.start(), match.end(), label) for label, p in _patterns() for match in p.finditer(lowered)]
+    spans = []
+    for label, pattern in PATTERNS.items():
+        for match in re.finditer(rf"(?<![\w.$])(?:{pattern})(?!\w)", lowered):
+            spans.append((*match.span(), label))
     spans += _listed(lowered)
     slots, end = [], 0
     for start, stop, label in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -113,10 +103,10 @@ def rule_slots(text: str) -> tuple[Slot, ...]:
 
 def _listed(text: str) -> Iterator[tuple[int, int, str]]:
     """Spans of names in the gazetteer, the longest at every word."""
-    names, longest = gazetteer(), _longest_name()
+    names = gazetteer()
     words = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
     for i, (word, start, _) in enumerate(words):
-        for n in range(min(longest, len(words) - i), 0, -1):
+        for n in range(min(LONGEST, len(words) - i), 0, -1):
             label = names.get(tuple(w for w, _, _ in words[i : i + n]))
             if label and (n > 1 or word not in AFTER_PREPOSITION or (i and words[i - 1][0] in _PREPOSITIONS)):
                 yield start, words[i + n - 1][2], label

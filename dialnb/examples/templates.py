@@ -1,33 +1,30 @@
 """Templates of annotated utterances and the utterances they give when filled again (TaDSE Section 3, Tables 1 and 2).
 
 A template is an utterance with ``{SLOT}`` in place of every slot value; the Entity Book counts the values of every slot
-type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000, so filled
-utterances are numbered, not stored: their texts are made when asked for.
+type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, zip_longest
-from math import prod
-from typing import NamedTuple
+from itertools import chain, islice, product, zip_longest
 
 import numpy as np
 from numpy import ndarray
 from numpy.random import Generator
 
 from dialnb.data.records import IntentUtterance, Slot
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import PairExamples, tokenise_once, twice
-from dialnb.tokens import Numbers, Tokens
+from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SYMBOL = "{SLOT}"
 FILLS = ("product", "one_at_a_time")
+MOST = 100_000  # fillings of one utterance: one that names dozens of things would have millions
 
 EntityBook = dict[str, Counter[str]]
 
@@ -91,16 +88,6 @@ def mistaken_slots(utterances: Sequence[IntentUtterance], share: float, seed: in
     return [replace(utterance, slots=tuple(map(mistake, utterance.slots))) for utterance in utterances]
 
 
-class _Row(NamedTuple):
-    """One original utterance: the text around its slots, its own values, the values that may take their place, and
-    the number of its own combination in the product of these (-1: it is none of them)."""
-
-    pieces: list[str]
-    values: list[str]
-    options: list[list[str]]
-    own: int
-
-
 class Augmentation(Sequence[str]):
     """The utterances of a dataset, each followed by its template filled with the ``k`` most frequent values per type.
 
@@ -124,59 +111,31 @@ class Augmentation(Sequence[str]):
         typed: bool = False,
         book: EntityBook | None = None,
     ) -> None:
-        if fill not in FILLS:
-            raise UnknownName("fill", fill, FILLS)
+        check_known("fill", fill, FILLS)
         self.k, self.fill = k, fill
         self.book = entity_book(utterances) if book is None else book
         self.top = {name: [value for value, _ in counts.most_common(k)] for name, counts in self.book.items()}
         self.templates = [make_template(utterance, typed) for utterance in utterances]
-        self.rows = [self._row(utterance) for utterance in utterances]
-        self.counts = np.fromiter(map(self._count, self.rows), np.int64, len(self.rows))
-        self.offsets = [0, *np.cumsum(self.counts).tolist()]
+        filled = [self._filled(utterance) for utterance in utterances]
+        self.texts = list(chain(*filled))
+        self.counts = np.array([len(texts) for texts in filled], np.int64)
+        self.offsets = offsets_of(self.counts)
 
-    def _row(self, utterance: IntentUtterance) -> _Row:
+    def _filled(self, utterance: IntentUtterance) -> list[str]:
+        """The utterance itself, then the fillings of its template that differ from it."""
         pieces, slots = cut_at_slots(utterance)
-        values, options, own = [], [], 0
-        for slot in slots:
-            choices = self.top.get(slot_type(slot.name)) or [slot.value]
-            if self.fill == "one_at_a_time":
-                choices = [other for other in choices if other != slot.value]
-            if own >= 0:
-                own = own * len(choices) + choices.index(slot.value) if slot.value in choices else -1
-            values.append(slot.value)
-            options.append(choices)
-        return _Row(pieces, values, options, own)
-
-    def _count(self, row: _Row) -> int:
-        """How many utterances a row gives, itself included."""
-        sizes = [len(choices) for choices in row.options]
+        own = tuple(slot.value for slot in slots)
+        options = [self.top.get(slot_type(slot.name)) or [slot.value] for slot in slots]
+        fillings = islice(product(*options), MOST)
         if self.fill == "one_at_a_time":
-            return 1 + sum(sizes)
-        return prod(sizes) if row.own >= 0 else 1 + prod(sizes)
+            fillings = [(*own[:i], value, *own[i + 1 :]) for i, values in enumerate(options) for value in values]
+        return [_interleave(pieces, values) for values in dict.fromkeys([own, *fillings])]
 
     def __len__(self) -> int:
-        return self.offsets[-1]
+        return len(self.texts)
 
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        row = bisect_right(self.offsets, place) - 1
-        return self._text(self.rows[row], place - self.offsets[row])
-
-    def _text(self, row: _Row, number: int) -> str:
-        """The ``number``-th utterance of a row: the original first, then the fillings that differ from it."""
-        values = list(row.values)
-        filling = number - 1  # -1 is the original
-        if filling >= 0 and self.fill == "product":
-            filling += 0 <= row.own <= filling
-            choices = np.unravel_index(filling, [len(values) for values in row.options])
-            values = [row.options[slot][choice] for slot, choice in enumerate(choices)]
-        elif filling >= 0:
-            changes = [(slot, value) for slot, choices in enumerate(row.options) for value in choices]
-            slot, value = changes[filling]
-            values[slot] = value
-        return _interleave(row.pieces, values)
+        return self.texts[index]
 
     @cached_property
     def statistics(self) -> dict[str, int | float | str]:
@@ -187,7 +146,7 @@ class Augmentation(Sequence[str]):
             "entities": len(self.book),
             "values": len({value for counts in self.book.values() for value in counts}),
             "templates": templates,
-            "orig_utterances": len(self.rows),
+            "orig_utterances": len(self.templates),
             "utterances": len(self),
             "ut_ratio": len(self) / max(1, templates),
         }
@@ -209,8 +168,7 @@ RULES = {
 
 def augment(dataset: str, utterances: Sequence[IntentUtterance], k: int | None = None, **options) -> Augmentation:
     """The dataset's utterances augmented by its rule, with another ``k`` if given; options as for the class."""
-    if dataset not in RULES:
-        raise UnknownName("dataset with a rule of augmentation", dataset, RULES)
+    check_known("dataset with a rule of augmentation", dataset, RULES)
     printed, fill = RULES[dataset]
     return Augmentation(utterances, printed if k is None else k, **({"fill": fill} | options))
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.random import Generator
 
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.losses import inverse_response_frequency
 from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
@@ -124,8 +124,8 @@ def window_examples(
     ``weighting`` names the weights of responses (None: all alike), ``mask_duplicates`` gives equal responses one number
     so that the loss can leave them out of each other's negatives.
     """
-    if weighting is not None and weighting not in WEIGHTINGS:
-        raise UnknownName("weighting", weighting, WEIGHTINGS)
+    if weighting is not None:
+        check_known("weighting", weighting, WEIGHTINGS)
     texts, responses = Numbers(), Numbers()
     dialogues = list(dialogues)
     utterances = texts.of(text for said in dialogues for text in said)

@@ -23,18 +23,12 @@ from dialnb.losses.matching import (
     matching_matrix,
     siamese_matching_loss,
 )
-from dialnb.losses.pretraining import (
-    electra_loss,
-    masked_language_model_loss,
-    next_sentence_loss,
-    replaced_token_loss,
-)
+from dialnb.losses.pretraining import masked_language_model_loss, next_sentence_loss, replaced_token_loss
 from dialnb.losses.templates import TemplateLosses, semantic_compression, template_losses
 from dialnb.losses.weighted import inverse_response_frequency, weighted_symmetric_loss
 
 __all__ = [
     "TemplateLosses",
-    "electra_loss",
     "hard_negative_loss",
     "inverse_response_frequency",
     "manipulation_loss",

@@ -5,30 +5,26 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from dialnb.errors import TrainingError, UnknownName
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from dialnb.errors import TrainingError, check_known
 
 BLOCK = 2**25
 """Most similarities held at a time (128 MB in float32). A batch that fits, up to 5,792 vectors, is one block."""
 
 
-def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
+def in_full_precision(function: Callable) -> Callable:
     """Run a loss in float32, or wider if an input is wider, with autocast off.
 
     A cosine near 1 rounded to bfloat16 and divided by a temperature of 0.05 is a logit that may be wrong by 0.04.
     """
 
     @functools.wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args, **kwargs):
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         floating = [value.dtype for value in given if value.is_floating_point()]
         dtype = functools.reduce(torch.promote_types, floating, torch.float32)
@@ -55,14 +51,8 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:
     """Mean of the per-row losses, or the rows themselves."""
-    check_choice("reduction", reduction, ("mean", "none"))
+    check_known("reduction", reduction, ("mean", "none"))
     return losses.mean() if reduction == "mean" else losses
-
-
-def check_choice(kind: str, name: str, known: tuple[str, ...]) -> None:
-    """Refuse an option that does not exist."""
-    if name not in known:
-        raise UnknownName(kind, name, known)
 
 
 def check_temperature(loss: str, temperature: float) -> None:

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dialnb.errors import TrainingError
+from dialnb.errors import TrainingError, check_known
 from dialnb.losses._shared import (
     by_blocks,
     check_batch,
-    check_choice,
     check_temperature,
     in_batch_cross_entropy,
     in_full_precision,
@@ -53,7 +52,7 @@ def hard_negative_loss(
     """
     check_batch("hard_negative_loss", first=first, second=second)
     check_temperature("hard_negative_loss", temperature)
-    check_choice("form", form, FORMS)
+    check_known("form", form, FORMS)
     z = unit(torch.cat((first, second)))
     pairs, negatives = len(first), len(z) - 2
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dialnb.errors import TrainingError
-from dialnb.losses._shared import check_choice, check_temperature, in_full_precision, reduced, unit
+from dialnb.errors import TrainingError, check_known
+from dialnb.losses._shared import check_temperature, in_full_precision, reduced, unit
 
 
 def _pooled(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -29,7 +29,6 @@ def matching_matrix(
     utterance_mask: Tensor,
     response_tokens: Tensor,
     response_mask: Tensor,
-    scale: bool = True,
 ) -> Tensor:
     """Token-by-token matching ``M = U R^T / sqrt(d)`` of one context turn with one response; padding gives zeros.
 
@@ -38,7 +37,6 @@ def matching_matrix(
     Args:
         utterance_tokens, utterance_mask: [..., n, d] and [..., n].
         response_tokens, response_mask: [..., n_r, d] and [..., n_r].
-        scale: divide by sqrt(d).
 
     >>> U, R = torch.tensor([[1.0, 1], [9, 9]]), torch.tensor([[1.0, 0], [0, 1]])
     >>> matching_matrix(U, torch.tensor([1, 0]), R, torch.tensor([1, 1]))
@@ -47,7 +45,7 @@ def matching_matrix(
     """
     utterance, _ = _without_padding(utterance_tokens, utterance_mask)
     response, _ = _without_padding(response_tokens, response_mask)
-    return utterance @ response.mT * (response.shape[-1] ** -0.5 if scale else 1.0)
+    return utterance @ response.mT * response.shape[-1] ** -0.5
 
 
 @in_full_precision
@@ -58,7 +56,6 @@ def matching_guided_embedding(
     candidate_mask: Tensor,
     aggregation: str = "I2",
     attention: Callable[[Tensor], Tensor] | None = None,
-    scale: bool = True,
 ) -> Tensor:
     """Context-aware vector [B, m, d] of every candidate: pooled ``Rtilde`` of DialogueCSE.
 
@@ -77,13 +74,12 @@ def matching_guided_embedding(
         candidate_tokens, candidate_mask: [B, m, n_r, d] and [B, m, n_r]; the same context serves all m candidates.
         aggregation: ``"I1"`` or ``"I2"``.
         attention: for I1, maps pooled ``Rhat`` [B, m, T, d] to scores [B, m, T, 1] (two layers with ReLU).
-        scale: divide by sqrt(d). It cancels in the cosine for I2 but sharpens or flattens the attention of I1.
 
     >>> U, R = torch.tensor([[[[1.0, 1], [0, 1]], [[1, 0], [9, 9]]]]), torch.eye(2)[None, None]
     >>> matching_guided_embedding(U, torch.tensor([[[1, 1], [1, 0]]]), R, torch.ones(1, 1, 2))
     tensor([[[0.5303, 0.3536]]])
     """
-    check_choice("aggregation", aggregation, ("I1", "I2"))
+    check_known("aggregation", aggregation, ("I1", "I2"))
     _check_groups(context_tokens, context_mask, candidate_tokens, candidate_mask)
     context, context_mask = _without_padding(context_tokens, context_mask)
     candidates, _ = _without_padding(candidate_tokens, candidate_mask)
@@ -91,7 +87,7 @@ def matching_guided_embedding(
     if aggregation == "I2":
         turns = turns.sum(1, keepdim=True) / exists[:, 0].sum(1, keepdim=True).clamp(min=1)
     matching = turns[:, None] @ candidates.mT
-    aware = matching @ candidates * (candidates.shape[-1] ** -0.5 if scale else 1.0)
+    aware = matching @ candidates * candidates.shape[-1] ** -0.5
     if aggregation == "I2":
         return aware.squeeze(2)
     if attention is None:
@@ -110,7 +106,6 @@ def matching_guided_loss(
     temperature: float = 0.1,
     aggregation: str = "I2",
     attention: Callable[[Tensor], Tensor] | None = None,
-    scale: bool = True,
     reduction: str = "mean",
 ) -> Tensor:
     """DialogueCSE's loss: pick the true response by how well each candidate agrees with its own context-aware version::
@@ -129,7 +124,7 @@ def matching_guided_loss(
     check_temperature("matching_guided_loss", temperature)
     _check_candidates("matching_guided_loss", candidate_tokens)
     aware = matching_guided_embedding(
-        context_tokens, context_mask, candidate_tokens, candidate_mask, aggregation, attention, scale
+        context_tokens, context_mask, candidate_tokens, candidate_mask, aggregation, attention
     )
     candidates, mask = _without_padding(candidate_tokens, candidate_mask)
     similarity = (unit(_pooled(candidates, mask)) * unit(aware)).sum(-1)

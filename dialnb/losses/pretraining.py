@@ -50,31 +50,16 @@ def next_sentence_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 @in_full_precision
-def replaced_token_loss(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
+def replaced_token_loss(logits: Tensor, replaced: Tensor) -> Tensor:
     """ELECTRA's detection loss: mean binary cross-entropy over the real tokens of the batch.
 
     Args:
-        logits: [B, n], high where the discriminator believes that the token was replaced.
-        replaced: [B, n], 1 where the generator's token differs from the original one.
-        mask: [B, n], 1 for real tokens.
+        logits: [n], high where the discriminator believes that the token was replaced.
+        replaced: [n], 1 where the generator's token differs from the original one.
 
     >>> import torch
-    >>> replaced_token_loss(torch.tensor([[0.0, 5.0]]), torch.tensor([[1, 0]]), torch.tensor([[1, 0]]))
+    >>> replaced_token_loss(torch.tensor([0.0]), torch.tensor([1]))
     tensor(0.6931)
     """
-    check_same_shape("replaced_token_loss", logits=logits, replaced=replaced, mask=mask)
-    losses = F.binary_cross_entropy_with_logits(logits, replaced.to(logits.dtype), reduction="none")
-    return masked_mean(losses.flatten(), mask.flatten().bool())
-
-
-@in_full_precision
-def electra_loss(
-    generator: Tensor, detection: Tensor, generator_weight: float = 1.0, detection_weight: float = 50.0
-) -> Tensor:
-    """ELECTRA's objective, generator MLM + 50 x detection; UMS's post-training code counts the MLM term twice.
-
-    >>> import torch
-    >>> electra_loss(torch.tensor(2.0), torch.tensor(0.1))
-    tensor(7.)
-    """
-    return generator_weight * generator + detection_weight * detection
+    check_same_shape("replaced_token_loss", logits=logits, replaced=replaced)
+    return F.binary_cross_entropy_with_logits(logits, replaced.to(logits.dtype), reduction="none").mean()

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dialnb.errors import check_known
 from dialnb.losses._shared import (
     check_batch,
-    check_choice,
     check_ids,
     check_same_shape,
     check_temperature,
@@ -68,7 +68,7 @@ def template_losses(
     check_batch(
         name, utterance=utterance, utterance_plus=utterance_plus, template=template, template_plus=template_plus
     )
-    check_choice("direction", direction, ("template", "utterance", "both"))
+    check_known("direction", direction, ("template", "utterance", "both"))
     check_ids(name, "template_ids", template_ids, len(template))
     for temperature in (temperature_utterance, temperature_template, temperature_pair):
         check_temperature(name, temperature)

@@ -47,9 +47,19 @@ def _load(qkv, starts, stride, heads, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _forward(
-    qkv, out, starts, seed, scale, p, stride, heads,
-    SIZE: tl.constexpr, BLOCK: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    qkv,
+    out,
+    starts,
+    seed,
+    scale,
+    p,
+    stride,
+    heads,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     q, k, v, token, column, inside, rows, length, program = _load(qkv, starts, stride, heads, SIZE, BLOCK)
     weights = _probabilities(q, k, scale, rows, length, PRECISION)
     if DROPOUT:
@@ -60,9 +70,20 @@ def _forward(
 
 @triton.jit
 def _backward(
-    qkv, grad, out, starts, seed, scale, p, stride, heads,
-    SIZE: tl.constexpr, BLOCK: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    qkv,
+    grad,
+    out,
+    starts,
+    seed,
+    scale,
+    p,
+    stride,
+    heads,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     q, k, v, token, column, inside, rows, length, program = _load(qkv, starts, stride, heads, SIZE, BLOCK)
     g = tl.load(grad + token * heads * SIZE + column, mask=inside, other=0.0)
     weights = _probabilities(q, k, scale, rows, length, PRECISION)

@@ -49,7 +49,7 @@ class Transformed:
 class Coupling(nn.Module):
     """Affine coupling: one half of the (shuffled) dimensions scales and shifts the other half; Glow and RealNVP."""
 
-    def __init__(self, dim: int, hidden: int, generator: torch.Generator) -> None:
+    def __init__(self, dim: int, generator: torch.Generator, hidden: int = 128) -> None:
         super().__init__()
         self.register_buffer("order", torch.randperm(dim, generator=generator))
         self.kept = dim // 2
@@ -69,12 +69,12 @@ class Coupling(nn.Module):
 class Flow(nn.Module):
     """A normalising flow, ``z = f(x)`` invertible with z standard normal: BERT-flow's map to an isotropic space."""
 
-    def __init__(self, dim: int, layers: int = 4, hidden: int = 128, seed: int = 0) -> None:
+    def __init__(self, dim: int, layers: int = 4, seed: int = 0) -> None:
         super().__init__()
         if dim < 2:
             raise DataError(f"a flow couples one half of the dimensions with the other: it needs at least 2, got {dim}")
         generator = torch.Generator().manual_seed(seed)
-        self.layers = nn.ModuleList(Coupling(dim, hidden, generator) for _ in range(layers))
+        self.layers = nn.ModuleList(Coupling(dim, generator) for _ in range(layers))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``f(x)`` and the log-determinant of its Jacobian."""
@@ -84,13 +84,8 @@ class Flow(nn.Module):
             total = total + change
         return x, total
 
-    def negative_log_likelihood(self, x: Tensor) -> Tensor:
-        """Mean per dimension, in nats, without the constant of the normal density."""
-        z, change = self(x)
-        return (z.square().sum(1) / 2 - change).mean() / x.shape[1]
 
-
-def flow(vectors: np.ndarray, steps: int = 200, batch: int = 256, rate: float = 1e-3, seed: int = 0) -> np.ndarray:
+def flow(vectors: np.ndarray, steps: int = 200, seed: int = 0) -> np.ndarray:
     """The flow baseline: standardise ``vectors``, fit a :class:`Flow` to them by maximum likelihood, and apply it.
 
     The encoder is not touched, as in BERT-flow.
@@ -99,11 +94,13 @@ def flow(vectors: np.ndarray, steps: int = 200, batch: int = 256, rate: float = 
     spread = points.std(0)
     x = torch.from_numpy((points - points.mean(0)) / np.where(spread > 0, spread, 1))
     model = Flow(x.shape[1], seed=seed)
-    optimiser = torch.optim.Adam(model.parameters(), rate)
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         optimiser.zero_grad()
-        model.negative_log_likelihood(x[torch.from_numpy(rng.integers(len(x), size=batch))]).backward()
+        z, change = model(x[torch.from_numpy(rng.integers(len(x), size=256))])
+        likelihood = (change - z.square().sum(1) / 2).mean() / x.shape[1]  # per dimension, but for a constant
+        (-likelihood).backward()
         optimiser.step()
     with torch.no_grad():
         return model(x)[0].numpy()

@@ -50,14 +50,12 @@ def pretraining_card(encoder, recipe, dialogues: Sequence[Conversation], result,
     """The card of an encoder made from scratch."""
     size = sum(p.numel() for p in encoder.parameters()) / 1e6
     c = encoder.transformer.config
-    taught = f", and learning on the same text the hidden states of `{recipe.teacher}`" if recipe.teacher else ""
     what = (
         f"A small {recipe.kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
         f"parameters, {len(encoder.tokenizer):,} uncased word pieces of its own), made from scratch by dialnb with "
         f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'}"
-        f"{' and next sentences' if recipe.next_sentences else ''} on dialogues{taught}. Mean pooling. "
-        "English, task-oriented and technical chat; nothing was removed from the corpora, so it may reflect their "
-        "biases. A research baseline, not a product."
+        " on dialogues. Mean pooling. English, task-oriented and technical chat; nothing was removed from the corpora, "
+        "so it may reflect their biases. A research baseline, not a product."
     )
     settings = asdict(recipe) | asdict(recipe.settings)
     settings.pop("settings")

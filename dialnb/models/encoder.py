@@ -20,12 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dialnb.errors import DataError, Offline, UnknownName
+from dialnb.errors import DataError, Offline, check_known
 from dialnb.models import packed as packed_path
 from dialnb.models.places import READOUT, absent, can_ask_hub, fetch_encoder
 from dialnb.models.saving import check_seal, read_readout, require_finite, save_encoder
 from dialnb.models.wordpieces import Wordpieces
-from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.tokens import Numbers, Packed, Tokens, pack
 
@@ -57,8 +56,7 @@ class Encoder(nn.Module):
         prompt: str = "",
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise UnknownName("pooling", pooling, POOLINGS)
+        check_known("pooling", pooling, POOLINGS)
         self.transformer = transformer
         self.wordpieces = Wordpieces(tokenizer)
         self.pooling = pooling
@@ -139,8 +137,7 @@ class Encoder(nn.Module):
         ``states`` are those of all tokens, or, enough for "cls" and "pooler", of the sequences' first tokens.
         """
         pooling = pooling or self.pooling
-        if pooling not in POOLINGS:
-            raise UnknownName("pooling", pooling, POOLINGS)
+        check_known("pooling", pooling, POOLINGS)
         if pooling in ("mean", "max"):
             wide = states.float() if states.dtype in NARROW else states
             vectors = torch.segment_reduce(wide, pooling, lengths=batch.lengths, axis=0, unsafe=True)
@@ -174,7 +171,6 @@ class Encoder(nn.Module):
         normalize: bool | None = None,
         pooling: str | None = None,
         truncate: str = "right",
-        show_progress: bool = False,
     ) -> np.ndarray:
         """Vectors ``[len(texts), dim]`` (float32) in the order of ``texts``, without dropout.
 
@@ -189,25 +185,28 @@ class Encoder(nn.Module):
         rows = numbers.of(texts)
         tokens = self.tokenize([self.prompt + text for text in numbers], max_length, truncate)
         out = np.empty((len(tokens), self.dim), np.float32)
-        training = self.training
-        self.eval()
-        try:
-            budget = max(1, batch_size) * min(max_length or self.length, 32)
-            bar = Bar(total=len(tokens), desc=f"encode {self.name}", unit="text", disable=not show_progress)
-            for part in by_budget(tokens.lengths, budget):
+        with evaluating(self):
+            for part in by_budget(tokens.lengths, max(1, batch_size) * min(max_length or self.length, 32)):
                 vectors = self.embed(tokens[part], pooling)
                 if self.normalize if normalize is None else normalize:
                     vectors = F.normalize(vectors, dim=-1)
                 out[part] = vectors.float().cpu().numpy()
-                bar.update(len(part))
-            bar.close()
-        finally:
-            self.train(training)
         return out[rows]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write safetensors, tokenizer, model card and the sentence-transformers layout; loads in any of the three."""
         return save_encoder(self, Path(folder), card, dtype)
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
 
 
 def by_budget(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
@@ -286,18 +285,11 @@ def load_encoder(
         if place.folder is None and safe["local_files_only"]:
             raise Offline(absent(place.name)) from error
         raise DataError(f"cannot load encoder {place.name!r}: {str(error).splitlines()[0]}") from error
-    readout = read_readout(folder, pooling)
+    readout, lowercase = read_readout(folder, pooling)
+    readout["length"] = readout["length"] or tokenizer.model_max_length
     weights = sorted(folder.glob("*.safetensors"))
     require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
-    encoder = Encoder(
-        transformer,
-        tokenizer,
-        readout.pooling or "mean",
-        place.name,
-        readout.length or tokenizer.model_max_length,
-        readout.normalize,
-        readout.prompt,
-    )
-    if readout.lowercase and encoder.tokenizer.tokenize("ABC") != encoder.tokenizer.tokenize("abc"):
+    encoder = Encoder(transformer, tokenizer, name=place.name, **readout)
+    if lowercase and tokenizer.tokenize("ABC") != tokenizer.tokenize("abc"):
         raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")
     return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

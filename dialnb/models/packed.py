@@ -8,15 +8,16 @@ float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and 
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from functools import cache, partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dialnb.models import cpu
 from dialnb.models.attention import (
     SHORT,
     block_size,
@@ -28,28 +29,32 @@ from dialnb.models.attention import (
 from dialnb.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
-ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": lambda x: F.gelu(x, approximate="tanh")}
+ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": partial(F.gelu, approximate="tanh")}
+Part = tuple[Tensor, Tensor]  # weight and bias
 
 
-class Layer(NamedTuple):
-    """The sixteen tensors of one transformer layer, whatever the family calls them."""
+LAYER = "query key value output attention_norm inner outer norm"
+BERT = (
+    "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
+    "intermediate.dense output.dense output.LayerNorm"
+)
+DISTILBERT = (
+    "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
+    "ffn.lin1 ffn.lin2 output_layer_norm"
+)
+Layer = namedtuple("Layer", LAYER)
+"""The eight parts of one transformer layer, whatever the family calls them, each a weight and a bias."""
 
-    wq: torch.Tensor
-    bq: torch.Tensor
-    wk: torch.Tensor
-    bk: torch.Tensor
-    wv: torch.Tensor
-    bv: torch.Tensor
-    wo: torch.Tensor
-    bo: torch.Tensor
-    g1: torch.Tensor
-    b1: torch.Tensor
-    wi: torch.Tensor
-    bi: torch.Tensor
-    wf: torch.Tensor
-    bf: torch.Tensor
-    g2: torch.Tensor
-    b2: torch.Tensor
+
+class Shared(NamedTuple):
+    """What all layers have in common; dropout is 0 outside training."""
+
+    heads: int
+    attention_dropout: float
+    output_dropout: float
+    hidden_dropout: float
+    eps: float
+    activation: str
 
 
 def supports(transformer: nn.Module) -> bool:
@@ -70,104 +75,81 @@ def packed_forward(
     attention_dropout: bool = True,
     compiled: bool = False,
     first_only: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """Last hidden states ``[tokens, width]`` of a packed batch; with ``first_only`` those of every sequence's first
-    token, ``[sequences, width]`` in packed order, for which a CPU computes nothing else in the last layer.
+    token, ``[sequences, width]`` in packed order, for which the last layer is computed no further than needed.
 
     ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
     out the dropout on attention probabilities while training: a choice to be recorded with the run. ``compiled`` pays
     for itself in long training runs on a GPU (the first step takes about a minute).
     """
-    config = transformer.config
-    train = transformer.training
-    hidden_p = (config.dropout if config.model_type == "distilbert" else config.hidden_dropout_prob) if train else 0.0
-    attention_p = config.attention_dropout if config.model_type == "distilbert" else config.attention_probs_dropout_prob
-    attention_p = attention_p if train and attention_dropout else 0.0
-    output_p = 0.0 if config.model_type == "distilbert" else hidden_p  # DistilBERT drops nothing after attention
-    layers = list(_layers(transformer))
-    dtype = dtype or layers[0].wq.dtype
-    eps = 1e-12 if config.model_type == "distilbert" else config.layer_norm_eps
+    layers = [_layer(module) for module in stack_of(transformer).layer]
+    shared = _shared(transformer, attention_dropout)
     seeds = torch.zeros(len(layers), dtype=torch.int64, device=packed.ids.device)
-    if attention_p:
+    if shared.attention_dropout:
         seeds.random_(0, 2**31)
-    x = _embed(transformer, packed, dtype, hidden_p)
-    constants = {
-        "heads": config.num_attention_heads,
-        "attention_p": attention_p,
-        "output_p": output_p,
-        "hidden_p": hidden_p,
-        "eps": eps,
-        "activation": _activation(config),
-    }
-    block = block_size(packed.max_length, config.max_position_embeddings)
-    if not has_kernel(x.device, x.dtype, block):
-        if x.device.type == "cuda":
-            attend = partial(_padded, longest=packed.max_length)
-        elif cpu.serves(x) and torch.is_grad_enabled():
-            attend = partial(_tiled, tiles=cpu.make_tiles(packed.groups))
-        else:
-            attend = partial(_grouped, groups=packed.groups)
-        if first_only and cpu.serves(x):
-            x = _stack(x, layers[:-1], packed.starts, seeds, attend=attend, **constants)
-            return _last_for_first(x, layers[-1], packed, **constants)
-        states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
-    elif compiled and block <= SHORT and torch.is_grad_enabled():
-        states = _compiled(block, x.shape[1], len(layers), **constants)(x, layers, packed.starts, seeds)
-    else:
+    x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, shared.hidden_dropout)
+    first = packed.starts[:-1].long()
+    block = block_size(packed.max_length, transformer.config.max_position_embeddings)
+    if has_kernel(x.device, x.dtype, block):
+        if compiled and block <= SHORT and torch.is_grad_enabled():
+            states = _compiled(block, x.shape[1], len(layers), shared)(x, layers, packed.starts, seeds)
+            return states[first] if first_only else states
         attend = partial(kernel_attention, block=block)
-        states = _stack(x, layers, packed.starts, seeds, attend=attend, **constants)
-    return states[packed.starts[:-1].long()] if first_only else states
+    elif x.device.type == "cuda":
+        attend = partial(_padded, longest=packed.max_length)
+    else:
+        attend = partial(_grouped, groups=packed.groups)
+    return _stack(x, layers, packed.starts, seeds, attend, shared, first if first_only else None)
 
 
-def _grouped(qkv, starts, seed, groups, dropout: float) -> torch.Tensor:
+def _grouped(qkv, starts, seed, groups, dropout: float) -> Tensor:
     return grouped_attention(qkv, groups, dropout)
 
 
-def _padded(qkv, starts, seed, longest: int, dropout: float) -> torch.Tensor:
+def _padded(qkv, starts, seed, longest: int, dropout: float) -> Tensor:
     return padded_attention(qkv, starts, longest, dropout)
 
 
-def _tiled(qkv, starts, seed, tiles, dropout: float) -> torch.Tensor:
-    return cpu.attention(qkv, tiles, dropout)
-
-
 def _stack(
-    x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor, *,
-    attend: Callable, heads: int, attention_p: float, output_p: float, hidden_p: float, eps: float, activation: str,
-) -> torch.Tensor:  # fmt: skip
+    x: Tensor,
+    layers: list[Layer],
+    starts: Tensor,
+    seeds: Tensor,
+    attend: Callable,
+    shared: Shared,
+    rows: Tensor | None = None,
+) -> Tensor:
+    """All layers; where only some ``rows`` are asked for, the last one goes on with these alone after attention."""
     for i, layer in enumerate(layers):
-        context = attend(_project(x, layer, heads), starts, seeds[i : i + 1], dropout=attention_p)
-        x = _rest(x, context, layer, output_p, hidden_p, eps, activation)
+        weights, biases = zip(layer.query, layer.key, layer.value)
+        qkv = _linear(x, (torch.cat(weights), torch.cat(biases)))
+        qkv = qkv.view(len(x), 3, shared.heads, -1)
+        context = attend(qkv, starts, seeds[i : i + 1], dropout=shared.attention_dropout).flatten(1)
+        if rows is not None and i == len(layers) - 1:
+            x, context = x[rows], context[rows]
+        x = _add_and_norm(x, _linear(context, layer.output), shared.output_dropout, layer.attention_norm, shared.eps)
+        inner = ACTIVATIONS[shared.activation](_linear(x, layer.inner))
+        x = _add_and_norm(x, _linear(inner, layer.outer), shared.hidden_dropout, layer.norm, shared.eps)
     return x
 
 
-def _last_for_first(
-    x: torch.Tensor, layer: Layer, packed: Packed, heads: int, attention_p: float, **constants
-) -> torch.Tensor:
-    """The last layer for first tokens: keys and values of all tokens, everything else of these rows only."""
-    first = x[packed.starts[:-1].long()]
-    query = _linear(first, layer.wq, layer.bq).view(len(first), heads, -1)
-    both = _linear(x, torch.cat([layer.wk, layer.wv]), torch.cat([layer.bk, layer.bv]))
-    context = cpu.first_attention(query, both.view(len(x), 2, heads, -1), packed.groups, attention_p)
-    return _rest(first, context, layer, **constants)
-
-
 @cache
-def _compiled(block: int, width: int, depth: int, **constants) -> Callable:
+def _compiled(block: int, width: int, depth: int, shared: Shared) -> Callable:
     """The whole stack as one graph with a free number of tokens, so that the host stays ahead of the device.
 
     Every shape gets a function under a name of its own: the compiler takes a number that differs between two calls of
     one function for a variable, and code for a variable number of heads is slow.
     """
 
-    def stack(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
-        return _stack(x, layers, starts, seeds, attend=partial(kernel_attention, block=block), **constants)
+    def stack(x: Tensor, layers: list[Layer], starts: Tensor, seeds: Tensor) -> Tensor:
+        return _stack(x, layers, starts, seeds, partial(kernel_attention, block=block), shared)
 
-    shape = (block, width, depth, *(value for value in constants.values() if isinstance(value, int | str)))
-    stack.__code__ = stack.__code__.replace(co_name="_".join(map(str, ("stack", *shape))))
+    name = f"stack_{block}_{width}_{depth}_{shared.heads}_{shared.activation}"
+    stack.__code__ = stack.__code__.replace(co_name=name)
     graph = torch.compile(stack, fullgraph=True)
 
-    def call(x: torch.Tensor, layers: list[Layer], starts: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+    def call(x: Tensor, layers: list[Layer], starts: Tensor, seeds: Tensor) -> Tensor:
         for tensor in (x, starts):
             torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return graph(x, layers, starts, seeds)
@@ -175,36 +157,24 @@ def _compiled(block: int, width: int, depth: int, **constants) -> Callable:
     return call
 
 
-def _project(x: torch.Tensor, layer: Layer, heads: int) -> torch.Tensor:
-    weight, bias = torch.cat([layer.wq, layer.wk, layer.wv]), torch.cat([layer.bq, layer.bk, layer.bv])
-    return _linear(x, weight, bias).view(x.shape[0], 3, heads, x.shape[1] // heads)
+def _linear(x: Tensor, part: Part) -> Tensor:
+    weight, bias = part
+    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
 
-def _rest(x, context, layer: Layer, output_p: float, hidden_p: float, eps: float, activation: str) -> torch.Tensor:
-    """Output projection, residual, feed-forward, residual."""
-    attended = _linear(context.flatten(1), layer.wo, layer.bo)
-    x = _norm(x + _dropout(attended, output_p), layer.g1, layer.b1, eps)
-    inner = _linear(x, layer.wi, layer.bi)
-    inner = cpu.gelu(inner) if activation == "gelu" and cpu.serves(x) else ACTIVATIONS[activation](inner)
-    return _norm(x + _dropout(_linear(inner, layer.wf, layer.bf), hidden_p), layer.g2, layer.b2, eps)
+def _add_and_norm(x: Tensor, change: Tensor, dropout: float, part: Part, eps: float) -> Tensor:
+    """The residual connection."""
+    return _norm(x + F.dropout(change, dropout, dropout > 0), part, eps)
 
 
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    product = cpu.linear if cpu.serves(x) else F.linear
-    return product(x, weight.to(x.dtype), bias.to(x.dtype))
-
-
-def _dropout(x: torch.Tensor, p: float) -> torch.Tensor:
-    return cpu.dropout(x, p) if cpu.serves(x) else F.dropout(x, p, p > 0)
-
-
-def _norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+def _norm(x: Tensor, part: Part, eps: float) -> Tensor:
     """Layer normalisation, in float32 inside where the stream is narrower."""
     wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    weight, bias = part
     return F.layer_norm(wide, weight.shape, weight.to(wide.dtype), bias.to(wide.dtype), eps).to(x.dtype)
 
 
-def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, p: float) -> torch.Tensor:
+def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, dropout: float) -> Tensor:
     table = transformer.embeddings
     positions = packed.positions
     if transformer.config.model_type in ("roberta", "xlm-roberta", "camembert"):
@@ -213,33 +183,41 @@ def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, p: float)
     if hasattr(table, "token_type_embeddings"):
         types = packed.types if packed.types is not None else torch.zeros_like(packed.ids)
         x = x + F.embedding(types, table.token_type_embeddings.weight)
-    norm = table.LayerNorm
-    x = _dropout(_norm(x, norm.weight, norm.bias, norm.eps).to(dtype), p)
+    x = _norm(x, _part(table.LayerNorm), table.LayerNorm.eps).to(dtype)
+    x = F.dropout(x, dropout, dropout > 0)
     if hasattr(transformer, "embeddings_project"):
-        x = _linear(x, transformer.embeddings_project.weight, transformer.embeddings_project.bias)
+        x = _linear(x, _part(transformer.embeddings_project))
     return x
 
 
-def _layers(transformer: nn.Module):
-    if transformer.config.model_type == "distilbert":
-        for m in transformer.transformer.layer:
-            a = m.attention
-            parts = (a.q_lin, a.k_lin, a.v_lin, a.out_lin, m.sa_layer_norm, m.ffn.lin1, m.ffn.lin2, m.output_layer_norm)
-            yield Layer(*(t for part in parts for t in (part.weight, part.bias)))
-        return
-    for m in transformer.encoder.layer:
-        a, o = m.attention.self, m.attention.output
-        parts = (
-            a.query,
-            a.key,
-            a.value,
-            o.dense,
-            o.LayerNorm,
-            m.intermediate.dense,
-            m.output.dense,
-            m.output.LayerNorm,
-        )
-        yield Layer(*(t for part in parts for t in (part.weight, part.bias)))
+def stack_of(transformer: nn.Module) -> nn.Module:
+    """The part of a transformer that holds its layers."""
+    return transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
+
+
+def _layer(module: nn.Module) -> Layer:
+    """The parts of a layer of the transformer, DistilBERT's or the others'."""
+    names = DISTILBERT if hasattr(module, "ffn") else BERT
+    return Layer(*map(_part, attrgetter(*names.split())(module)))
+
+
+def _part(module: nn.Module) -> Part:
+    return module.weight, module.bias
+
+
+def _shared(transformer: nn.Module, attention_dropout: bool) -> Shared:
+    config, train = transformer.config, transformer.training
+    distil = config.model_type == "distilbert"
+    attention = config.attention_dropout if distil else config.attention_probs_dropout_prob
+    hidden = config.dropout if distil else config.hidden_dropout_prob
+    return Shared(
+        heads=config.num_attention_heads,
+        attention_dropout=attention if train and attention_dropout else 0.0,
+        output_dropout=hidden if train and not distil else 0.0,  # DistilBERT drops nothing after attention
+        hidden_dropout=hidden if train else 0.0,
+        eps=1e-12 if distil else config.layer_norm_eps,
+        activation=_activation(config),
+    )
 
 
 def _activation(config) -> str:

@@ -10,7 +10,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,13 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import sha256
+from dialnb.files import make_folder, sha256
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
 FLAGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
 KINDS = ("Transformer", "Pooling", "Normalize")
 """The modules of sentence-transformers that dialnb knows, in the order in which a text passes through them."""
-
-
-@dataclass(frozen=True)
-class Readout:
-    """How a folder makes one vector of a text; what it does not say is None, False or empty."""
-
-    pooling: str | None = None
-    length: int | None = None
-    normalize: bool = False
-    prompt: str = ""
-    lowercase: bool = False
 
 
 def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
@@ -51,37 +39,28 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
         )
     check_place(folder)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    old = folder.with_name(f".{folder.name}-old")
     try:
         _write(encoder, draft, card, dtype)
         draft.chmod(0o755)
-        _swap_in(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.replace(old)
+        draft.replace(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            old.replace(folder)
         raise
+    shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
 def check_place(folder: Path) -> None:
     """Refuse a place where no encoder can be written, or where something else lies that would be lost."""
-    from dialnb.files import make_folder
-
     if folder.exists() and not (folder / MODULES).is_file() and (folder.is_file() or any(folder.iterdir())):
         raise DataError(f"{folder} holds something that is not an encoder, and would be replaced; name another folder")
     make_folder(folder.parent)
-
-
-def _swap_in(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}-old")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.replace(old)
-    try:
-        draft.replace(folder)
-    except BaseException:
-        if old.exists():
-            old.replace(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
@@ -96,9 +75,8 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     encoder.tokenizer.save_pretrained(folder)
     modules = []
     for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
-        path = f"{number}_{kind}" if number else ""
-        module = {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        modules.append(module)
+        module = {"idx": number, "name": str(number), "path": f"{number}_{kind}" if number else ""}
+        modules.append(module | {"type": f"sentence_transformers.models.{kind}"})
     prompts: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
@@ -122,8 +100,9 @@ def _stored(transformer, dtype: torch.dtype | None) -> dict[str, Tensor]:
     return tensors
 
 
-def read_readout(folder: Path, pooling: str | None = None) -> Readout:
-    """What a folder says in the files of sentence-transformers; what dialnb cannot do is refused.
+def read_readout(folder: Path, pooling: str | None = None) -> tuple[dict[str, Any], bool]:
+    """What a folder says in the files of sentence-transformers, as an `Encoder` takes it, and whether it wants texts in
+    lower case; what dialnb cannot do is refused.
 
     ``pooling`` overrules everything that follows the transformer.
     """
@@ -142,7 +121,8 @@ def read_readout(folder: Path, pooling: str | None = None) -> Readout:
             raise DataError(f"{folder / PROMPTS} names the prompt {wanted!r}, but has no such prompt")
     if prompt and not reads_prompt:
         raise DataError(f"{folder} leaves its prompt {prompt!r} out when it pools, which dialnb cannot: pass pooling=")
-    return Readout(pooling, length, normalize, prompt, bool(sizes.get("do_lower_case")))
+    readout = {"pooling": pooling or "mean", "length": length, "normalize": normalize, "prompt": prompt}
+    return readout, bool(sizes.get("do_lower_case"))
 
 
 def _read_modules(folder: Path) -> tuple[str | None, bool, bool]:
@@ -186,12 +166,12 @@ def seal(folder: Path) -> None:
 
 def check_seal(folder: Path) -> None:
     """Refuse a folder whose files are not those that were saved; a folder of others, without hashes, passes."""
-    here = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for name, expected in _read(folder / HASHES, dict).items():
-        if name not in here or sha256(folder / name) != expected:
-            wrong = "is not what was saved there" if name in here else "is missing"
+        path = folder / name
+        if not path.is_file() or sha256(path) != expected:
+            wrong = "is not what was saved there" if path.is_file() else "is missing"
             raise DataError(
-                f"cannot load encoder {folder.name!r}: {folder / name} {wrong}. Copy the folder again, or delete its "
+                f"cannot load encoder {folder.name!r}: {path} {wrong}. Copy the folder again, or delete its "
                 f"{HASHES} to load it all the same"
             )
 

@@ -13,10 +13,9 @@ from torch import nn
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
-from dialnb.models.encoder import Encoder, by_budget, load_encoder
+from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
-from dialnb.progress import Bar
 from dialnb.tokens import Numbers
 
 HEADS = "selector.safetensors"
@@ -66,9 +65,7 @@ class Selector(nn.Module):
         self.to(encoder.device).eval()
 
     @torch.inference_mode()
-    def score(
-        self, groups: Sequence[SelectionGroup], batch_tokens: int | None = None, show_progress: bool = False
-    ) -> list[list[float]]:
+    def score(self, groups: Sequence[SelectionGroup], batch_tokens: int | None = None) -> list[list[float]]:
         """Probability of every candidate of every group to be the response.
 
         Inputs are sorted by length and travel in batches of about ``batch_tokens`` real tokens, without padding (by
@@ -86,17 +83,10 @@ class Selector(nn.Module):
             inputs.append(layout.selection([piece_of[text] for text in context], piece_of[response]))
         tokens = input_tokens(inputs)
         scores = torch.zeros(len(rows))
-        training = self.training
-        self.eval()
-        bar = Bar(total=len(rows), desc=f"score {self.encoder.name}", unit="response", disable=not show_progress)
-        try:
+        with evaluating(self):
             for part in by_budget(tokens.lengths, budget):
                 logits = self.heads["selection"](self.encoder.embed(tokens[part], "cls"))
                 scores[torch.from_numpy(part)] = logits.squeeze(-1).sigmoid().float().cpu()
-                bar.update(len(part))
-        finally:
-            bar.close()
-            self.train(training)
         return [scores[row].tolist() for row in places]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:

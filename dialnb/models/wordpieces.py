@@ -10,7 +10,7 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from dialnb.errors import UnknownName
+from dialnb.errors import check_known
 from dialnb.tokens import Tokens
 
 BLOCK = 20_000
@@ -40,8 +40,7 @@ class Wordpieces:
         """Token ids of every text, at most ``max_length`` each with special tokens; ``truncate`` names the side that
         is cut. What was tokenised before is read from the folder ``cache``; of several processes that ask at once one
         does the work and the others wait for it."""
-        if truncate not in SIDES:
-            raise UnknownName("side to truncate", truncate, SIDES)
+        check_known("side to truncate", truncate, SIDES)
         room = max_length - len(self.prefix) - len(self.suffix)
         if room < 1:
             raise ValueError(f"max_length {max_length} leaves no room beside the special tokens")

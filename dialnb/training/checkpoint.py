@@ -1,6 +1,6 @@
 """Atomic checkpoints: a checkpoint is there whole or not at all, and the previous one goes only after that.
 
-Everything random in a step is a function of (seed, step, process, chunk), so the step number *is* the state of every
+Everything random in a step is a function of (seed, step, chunk), so the step number *is* the state of every
 random generator and of the data position; weights, optimiser moments and the curve are stored beside it.
 """
 
@@ -11,13 +11,10 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dialnb.errors import TrainingError
-from dialnb.examples.batches import Batch
 
 PREFIX = "step-"
 
@@ -69,18 +66,6 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict]:
         raise TrainingError(
             f"checkpoint {path} cannot be read ({error}); delete that folder to start afresh"
         ) from error
-
-
-def save_batch(path: Path, rows: np.ndarray, chunks: list[Batch]) -> None:
-    """Everything that a step saw (its rows, this process's tokens and arrays by chunk), to see what went wrong."""
-    content = {"rows": rows.astype(np.int64)}
-    for i, chunk in enumerate(chunks):
-        for key, tokens in chunk.tokens.items():
-            content |= {f"{i}.{key}.ids": tokens.ids, f"{i}.{key}.offsets": tokens.offsets}
-            content |= {} if tokens.types is None else {f"{i}.{key}.types": tokens.types}
-        content |= {f"{i}.{key}": np.ascontiguousarray(array) for key, array in chunk.arrays.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_arrays(content, path)
 
 
 def _sync(path: Path) -> None:

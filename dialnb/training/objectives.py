@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dialnb import losses
-from dialnb.errors import BadParameter, UnknownName
+from dialnb.errors import BadParameter, check_known
 from dialnb.examples.batches import Batch
 from dialnb.models.heads import WordHead, contrastive_head, tanh_head
 from dialnb.tokens import Packed
@@ -60,15 +60,14 @@ class PairObjective(Objective):
         **options,
     ) -> None:
         super().__init__()
-        for kind, value, known in (("pair loss", loss, PAIR_LOSSES), ("head", head, HEADS)):
-            if isinstance(value, str) and value not in known:
-                raise UnknownName(kind, value, known)
+        check_known("head", head, HEADS)
+        if isinstance(loss, str):
+            check_known("pair loss", loss, PAIR_LOSSES)
         self.function = PAIR_LOSSES[loss] if isinstance(loss, str) else loss
         name = loss if isinstance(loss, str) else loss.__name__
         known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
         for option in options:
-            if option not in known:
-                raise UnknownName(f"option of the {name} loss", option, known)
+            check_known(f"option of the {name} loss", option, known)
         _rehearse(self.function, 2, options)
         self.names = {"loss": name, "head": head, "pooling": pooling, "windows": list(windows), **options}
         self.pooling, self.options = pooling, options
@@ -128,17 +127,16 @@ def _masked(batch: Batch, packed: Packed) -> tuple[Tensor, Tensor]:
 
 
 class MaskedLanguageModel(Objective):
-    """Predict the masked word pieces of ``batch.tokens[name]`` (arrays ``masked_sequence``, ``masked_position``,
+    """Predict the masked word pieces of ``batch.tokens["masked"]`` (arrays ``masked_sequence``, ``masked_position``,
     ``masked_label``); only those rows reach the output layer."""
 
-    def __init__(self, encoder, name: str = "masked") -> None:
+    def __init__(self, encoder) -> None:
         super().__init__()
         words = encoder.transformer.get_input_embeddings().weight
-        self.name = name
         self.head = WordHead(encoder.dim, *words.shape)
 
     def terms(self, encoder, batch: Batch) -> Tensors:
-        return self.read(encoder, batch, *encoder.hidden(batch.tokens[self.name]))
+        return self.read(encoder, batch, *encoder.hidden(batch.tokens["masked"]))
 
     def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
         """The terms, which share the hidden states."""
@@ -164,42 +162,6 @@ class NextSentencePrediction(MaskedLanguageModel):
         asked = batch.tensor("next_label", logits.device)
         next_sentence = losses.next_sentence_loss(logits, asked) if batch.counts["nsp"] else logits.sum() * 0.0
         return {**super().read(encoder, batch, states, packed), "nsp": next_sentence}
-
-
-class Imitation(NextSentencePrediction):
-    """BERT's pre-training with a teacher: from masked words the encoder also learns, through a linear bridge, the last
-    hidden states that the teacher has of the unmasked ones, word by word (their word pieces may differ).
-
-    Arrays ``pupil_word``, ``pupil_length`` and the same of the teacher describe the first sequences of the batch.
-    """
-
-    def __init__(self, encoder, teacher, weight: float = 10.0) -> None:
-        super().__init__(encoder)
-        self.bridge = nn.Linear(encoder.dim, teacher.dim)
-        self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
-        self.names = {"teacher": teacher.name, "weight": weight}
-
-    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
-        terms = super().read(encoder, batch, states, packed)
-        if not batch.counts["imitation"]:
-            return terms | {"imitation": states.sum() * 0.0}
-        teacher = self.teacher[0]
-        teacher.dtype = encoder.dtype
-        with torch.no_grad():
-            told = self._words(batch, "teacher", *teacher.hidden(batch.tokens["teacher"]))
-            told = nn.functional.layer_norm(told, told.shape[-1:])
-        mine = self.bridge(self._words(batch, "pupil", states, packed))
-        return terms | {"imitation": self.weight * nn.functional.mse_loss(mine, told)}
-
-    @staticmethod
-    def _words(batch: Batch, who: str, states: Tensor, packed: Packed) -> Tensor:
-        """The mean state of every word."""
-        word, lengths = (batch.tensor(f"{who}_{what}", states.device) for what in ("word", "length"))
-        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
-        position = torch.arange(len(word), device=states.device) - (lengths.cumsum(0) - lengths)[sequence]
-        own = states[packed.places(sequence, position)].float()
-        zeros = own.new_zeros(int(batch.counts["imitation"]), own.shape[1])
-        return zeros.index_add(0, word, own) / torch.bincount(word, minlength=len(zeros))[:, None]
 
 
 class ReplacedTokenDetection(Objective):
@@ -231,5 +193,5 @@ class ReplacedTokenDetection(Objective):
         replaced = (corrupted != original).to(scores.dtype)
         return {
             "mlm": losses.masked_language_model_loss(logits, labels),
-            "rtd": self.weight * losses.replaced_token_loss(scores, replaced, torch.ones_like(replaced)),
+            "rtd": self.weight * losses.replaced_token_loss(scores, replaced),
         }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dialnb import losses
-from dialnb.errors import UnknownName
+from dialnb.errors import check_known
 from dialnb.examples.batches import Batch
 from dialnb.tokens import Packed
 from dialnb.training.objective import Objective, Tensors
@@ -26,8 +26,7 @@ class ManipulationObjective(Objective):
     def __init__(self, heads: nn.ModuleDict, tasks: Sequence[str]) -> None:
         super().__init__()
         for task in tasks:
-            if task not in heads or task == "selection":
-                raise UnknownName("task", task, [name for name in heads if name != "selection"])
+            check_known("task", task, set(heads) - {"selection"})
         self.heads = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)})
         self.tasks, self.names = tuple(tasks), {"tasks": list(tasks)}
 
@@ -56,8 +55,7 @@ class MatchingGuidedObjective(Objective):
 
     def __init__(self, dim: int, aggregation: str = "I2", temperature: float = 0.1) -> None:
         super().__init__()
-        if aggregation not in AGGREGATIONS:
-            raise UnknownName("turn aggregation", aggregation, AGGREGATIONS)
+        check_known("turn aggregation", aggregation, AGGREGATIONS)
         self.temperature, self.names = temperature, {"aggregation": aggregation, "temperature": temperature}
         self.attention = _layers(dim, 1) if aggregation == "I1" else None
 

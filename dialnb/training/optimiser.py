@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from dialnb.errors import TrainingError
+from dialnb.models.packed import stack_of
 from dialnb.training.objective import Objective
 from dialnb.training.settings import TrainingSettings
 
@@ -14,7 +15,7 @@ def freeze_bottom_layers(transformer: nn.Module, count: int) -> None:
     """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
     if count <= 0:
         return
-    stack = transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
+    stack = stack_of(transformer)
     layers = getattr(stack, "layer", None) or getattr(stack, "block", None)
     if layers is None or count > len(layers):
         raise TrainingError(f"cannot freeze {count} layers of {type(transformer).__name__}")

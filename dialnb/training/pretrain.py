@@ -12,16 +12,16 @@ import numpy as np
 import torch
 
 from dialnb.data.corpora import Conversation
-from dialnb.errors import BadParameter, UnknownName
+from dialnb.errors import check_known
+from dialnb.examples.batches import Examples
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
-from dialnb.examples.pretraining import dialogue_examples
-from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.encoder import Encoder
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective
-from dialnb.training.objectives import Imitation, MaskedLanguageModel, NextSentencePrediction, ReplacedTokenDetection
-from dialnb.training.settings import TrainingSettings
+from dialnb.training.objectives import MaskedLanguageModel, ReplacedTokenDetection
+from dialnb.training.settings import PRINTED, TrainingSettings
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -38,28 +38,12 @@ def _shape(width: int, layers: int) -> dict[str, int]:
 
 SHAPES = {"mini": _shape(256, 4), "small": _shape(384, 6), "medium": _shape(512, 8), "base": _shape(768, 12)}
 GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
-PRETRAINING = TrainingSettings(
-    batch_size=1024,
-    epochs=8,
-    learning_rate=1e-3,
-    schedule="linear",
-    warmup=0.05,
-    optimiser="adamw",
-    weight_decay=0.01,
-    clip=1.0,
-    precision="bfloat16",
-    checkpoint_every=2000,
-)
-RATES = {"mini": 1e-3, "small": 1e-3, "medium": 5e-4, "base": 2e-4}
-"""Deep encoders that normalise after each layer are delicate: ``medium``, pretrained at 1e-3, was at chance in every
-test of WMDC's recorded run, most likely since it never learned words."""
 
 
 def pretraining_settings(shape: str) -> TrainingSettings:
     """How an encoder of ``shape`` is pretrained."""
-    if shape not in RATES:
-        raise UnknownName("shape", shape, RATES)
-    return replace(PRETRAINING, learning_rate=RATES[shape])
+    check_known("shape", shape, SHAPES)
+    return PRINTED[f"pretraining {shape}"]
 
 
 @dataclass(frozen=True)
@@ -71,19 +55,17 @@ class PretrainingRecipe:
     vocabulary: int = 8192
     max_length: int = 128
     mask: float = 0.2
-    windows: float = 1.0
-    next_sentences: bool = False
-    teacher: str | None = None  # an encoder whose hidden states are learned as well
-    settings: TrainingSettings = PRETRAINING
+    settings: TrainingSettings = PRINTED["pretraining mini"]
 
     def __post_init__(self) -> None:
-        for what, value, known in (("shape", self.shape, SHAPES), ("kind", self.kind, ("bert", "electra"))):
-            if value not in known:
-                raise UnknownName(what, value, known)
-        if self.next_sentences and self.kind != "bert":
-            raise BadParameter(f"next sentences are part of BERT's pretraining, but the kind is {self.kind}")
-        if self.teacher and not self.next_sentences:
-            raise BadParameter("a teacher is heard along with next sentences: ask for both")
+        check_known("shape", self.shape, SHAPES)
+        check_known("kind", self.kind, ("bert", "electra"))
+
+    def lessons(self, encoder: Encoder, dialogues: Sequence[Conversation], cache) -> tuple[Objective, Examples]:
+        """What the encoder learns, and from which examples: masked words, or replaced tokens."""
+        objective = replaced_token_detection(encoder) if self.kind == "electra" else MaskedLanguageModel(encoder)
+        rows = tokenise_once(encoder, language_rows(dialogues, self.settings.seed), self.max_length, cache)
+        return objective, MaskedExamples.from_tokens(encoder, rows, self.mask)
 
 
 def train_vocabulary(texts: Iterable[str], size: int):
@@ -99,7 +81,11 @@ def train_vocabulary(texts: Iterable[str], size: int):
     draft = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     draft.normalizer = normalizers.BertNormalizer(lowercase=True)
     draft.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    counts, inner = _letters(texts, draft)
+    counts, inner = Counter(), set()  # letters, and those that occur within a word
+    for text in texts:
+        for word, _ in draft.pre_tokenizer.pre_tokenize_str(draft.normalizer.normalize_str(text)):
+            counts.update(word)
+            inner.update(word[1:])
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))[:most]
     within_words = [f"##{letter}" for letter in sorted(inner.intersection(letters))]
     trainer = trainers.WordPieceTrainer(
@@ -111,16 +97,6 @@ def train_vocabulary(texts: Iterable[str], size: int):
     )
     draft.train_from_iterator(texts, trainer)
     return BertTokenizerFast(vocab=draft.get_vocab(), do_lower_case=True, model_max_length=512)
-
-
-def _letters(texts: Iterable[str], draft) -> tuple[Counter[str], set[str]]:
-    """How often each letter occurs, and those that occur within a word."""
-    letters, inner = Counter(), set()
-    for text in texts:
-        for word, _ in draft.pre_tokenizer.pre_tokenize_str(draft.normalizer.normalize_str(text)):
-            letters.update(word)
-            inner.update(word[1:])
-    return letters, inner
 
 
 def new_transformer(kind: str, shape: dict, vocabulary: int):
@@ -137,20 +113,15 @@ def has_shape(transformer, shape: str) -> bool:
     return all(getattr(transformer.config, name, None) == size for name, size in SHAPES[shape].items())
 
 
-def lend_weights(source, target) -> None:
-    """Copy every weight of ``source`` that ``target`` has: BERT's body into ELECTRA's, which differ by the pooler."""
-    given = {name: value for name, value in source.state_dict().items() if not name.startswith("pooler.")}
-    target.load_state_dict(given, strict=True)
-
-
-def language_rows(dialogues: Sequence[Conversation], windows: float, seed: int) -> list[str]:
-    """What the language model reads: every distinct utterance, and a share of the dialogues cut into windows of two to
-    six neighbouring utterances (so that longer inputs and replies are seen as well)."""
+def language_rows(dialogues: Sequence[Conversation], seed: int) -> list[str]:
+    """What the language model reads: every distinct utterance, and the dialogues cut into windows of two to six
+    neighbouring utterances (so that longer inputs and replies are seen as well)."""
     rng = np.random.default_rng(seed)
     rows = dict.fromkeys(u for d in dialogues for u in d.utterances)
     for dialogue in dialogues:
-        if not dialogue.paired or rng.random() >= windows:
+        if not dialogue.paired:
             continue
+        rng.random()  # once decided about the dialogue; drawn on, so that the same seed gives the same windows
         start = 0
         while start < len(dialogue.utterances) - 1:
             width = int(rng.integers(2, 7))
@@ -176,29 +147,14 @@ def pretrain(
     tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
     with seeded(seed):
         body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
-        if start is not None:
-            lend_weights(start.transformer, body)
+        if start is not None:  # BERT's body and ELECTRA's differ by the pooler
+            weights = start.transformer.state_dict()
+            body.load_state_dict({name: weights[name] for name in weights if not name.startswith("pooler.")})
         encoder = Encoder(body, tokenizer, name=name).to(device)
-        teacher = load_encoder(recipe.teacher, device=device) if recipe.teacher else None
-        objective = _pretraining_objective(encoder, recipe, teacher)
-    cache = cache or folder
-    if recipe.next_sentences:
-        examples = dialogue_examples(encoder, dialogues, recipe.max_length, recipe.mask, cache, teacher)
-    else:
-        rows = tokenise_once(encoder, language_rows(dialogues, recipe.windows, seed), recipe.max_length, cache)
-        examples = MaskedExamples.from_tokens(encoder, rows, recipe.mask)
+        objective, examples = recipe.lessons(encoder, dialogues, cache or folder)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
     return encoder.eval(), result
-
-
-def _pretraining_objective(encoder: Encoder, recipe: PretrainingRecipe, teacher: Encoder | None) -> Objective:
-    """Masked words, alone, with next sentences or with a teacher too; or replaced tokens."""
-    if teacher:
-        return Imitation(encoder, teacher)
-    if recipe.kind == "electra":
-        return replaced_token_detection(encoder)
-    return NextSentencePrediction(encoder) if recipe.next_sentences else MaskedLanguageModel(encoder)
 
 
 def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from importlib.resources import files
 
-from dialnb.errors import BadParameter, UnknownName
+import yaml
+
+from dialnb.errors import BadParameter, check_known
 
 CHOICES = {
     "schedule": ("constant", "linear", "onecycle"),
     "optimiser": ("adam", "adamw"),
     "precision": ("float32", "bfloat16", "float64"),
 }
-POSITIVE = (
-    *("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate", "clip", "chunk"),
-    *("checkpoint_every", "evaluate_every"),
-)
+LEAST = {"weight_decay": "0 or above", "freeze": "0 or above"}
+LEAST |= dict.fromkeys(("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate"), "above 0")
+LEAST |= dict.fromkeys(("clip", "chunk", "checkpoint_every", "evaluate_every"), "above 0")
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,15 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
-        for name in POSITIVE:
+            check_known(name, getattr(self, name), known)
+        for name, least in LEAST.items():
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BadParameter(f"{name} must be above 0 and finite, but is {value}")
-        for name in ("weight_decay", "freeze"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadParameter(f"{name} must be 0 or above and finite, but is {getattr(self, name)}")
+            if value is not None and not (0 <= value < math.inf and (value or least != "above 0")):
+                raise BadParameter(f"{name} must be {least} and finite, but is {value}")
         if not 0 <= self.seed < 2**31:
             raise BadParameter(f"seed must be a whole number from 0 to {2**31 - 1}, but is {self.seed}")
         if not 0 <= self.warmup < 1:
             raise BadParameter(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
-
-    def describe(self) -> dict:
-        return asdict(self)
 
     def total_steps(self, steps_per_epoch: int) -> int:
         steps = max(1, math.ceil(self.epochs * steps_per_epoch - 1e-9))  # 0.07 of 100 steps are 7, whatever floats say
@@ -75,7 +70,7 @@ class TrainingSettings:
     def rate_factor(self, step: int, total: int) -> float:
         """Multiplier of the learning rate at 0-based ``step``; warm-up starts from 0, as Hugging Face's does."""
         if self.schedule == "onecycle":
-            return _one_cycle(step, total)
+            return _one_cycle(step, total, 1 / 25, 1, 1 / 25e4)
         warm = round(self.warmup * total)
         if step < warm:
             return step / warm
@@ -85,25 +80,19 @@ class TrainingSettings:
 
     def momentum(self, step: int, total: int) -> float:
         """Adam's first beta: 0.9, or PyTorch's one-cycle partner of the rate (0.95 down to 0.85 and back)."""
-        if self.schedule != "onecycle":
-            return 0.9
-        rise, place = _one_cycle_place(step, total)
-        return _cosine(0.95, 0.85, place) if rise else _cosine(0.85, 0.95, place)
+        return _one_cycle(step, total, 0.95, 0.85, 0.95) if self.schedule == "onecycle" else 0.9
 
 
-def _cosine(start: float, end: float, place: float) -> float:
-    return end + (start - end) / 2 * (1 + math.cos(math.pi * place))
+def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> float:
+    """PyTorch's OneCycleLR with its defaults: a cosine up to the top in the first 30 % of the steps, then one down."""
+    turn = 0.3 * total - 1
+    if step <= turn:
+        before, after, place = start, top, step / turn
+    else:
+        before, after, place = top, end, (step - turn) / (total - 1 - turn)
+    return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
 
 
-def _one_cycle_place(step: int, total: int) -> tuple[bool, float]:
-    """Whether the rate still rises (first 30 %), and how far that phase has come."""
-    top = 0.3 * total - 1
-    if step <= top:
-        return True, step / top
-    return False, (step - top) / (total - 1 - top)
-
-
-def _one_cycle(step: int, total: int) -> float:
-    """PyTorch's OneCycleLR with its defaults: from 1/25 of the peak to the peak, then to 1/250,000, in cosines."""
-    rise, place = _one_cycle_place(step, total)
-    return _cosine(1 / 25, 1, place) if rise else _cosine(1, 1 / 25e4, place)
+_LISTED = yaml.safe_load(files("dialnb.training").joinpath("settings.yaml").read_text(encoding="utf-8"))
+PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
+"""What the papers print, by recipe or paper."""

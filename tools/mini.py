@@ -1,20 +1,37 @@
-"""What a language model reads from the start: utterances with masked words, and stretches of dialogues in two segments
-of which it also has to tell whether the second one follows the first."""
+"""How the bundled encoder `mini` is made: masked words, next sentences and a teacher, on dialogues.
+
+    python -m tools.mini --corpus train.jsonl.xz --teacher FOLDER --max-length 512 --set epochs=10 -o mini
+
+A language model reads utterances with masked words, and stretches of dialogues in two segments of which it also has to
+tell whether the second one follows the first. From a teacher it learns the hidden states of the unmasked words.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
+import torch
 from numpy import ndarray
 from numpy.random import Generator
+from torch import Tensor, nn
 
+from dialnb.commands.engine import change, checkpoints, conversations, save, training
 from dialnb.data.corpora import Conversation
-from dialnb.examples.batches import Batch
+from dialnb.examples.batches import Batch, Examples
 from dialnb.examples.masking import MaskedExamples, continuing_pieces
 from dialnb.examples.pairs import tokenise_once
-from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
+from dialnb.models.cards import pretraining_card
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.saving import check_place
+from dialnb.tokens import Numbers, Packed, Tokens, joined, offsets_of, stretches
+from dialnb.training.objective import Objective, Tensors
+from dialnb.training.objectives import NextSentencePrediction
+from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
 
 UNASKED = -100
 """The next-sentence label of inputs that have one segment only; the loss passes over it."""
@@ -30,14 +47,13 @@ class Lessons:
     continues: tuple[ndarray, ndarray]  # which ids go on with a word: of the pupil, of the teacher
     taught: ndarray  # which texts
 
-    def batch(self, read: Tokens, rows: ndarray) -> tuple[Tokens, dict[str, ndarray]]:
-        """What the teacher reads, and for every token of both the number of its word."""
-        told = self.tokens[rows]
-        arrays = {}
-        for who, tokens, continues in zip(("pupil", "teacher"), (read, told), self.continues):
-            arrays[f"{who}_word"] = words_of(tokens.ids, continues)
-            arrays[f"{who}_length"] = tokens.lengths
-        return told, arrays
+    def add_to(self, batch: Batch, read: Tokens, rows: ndarray) -> None:
+        """Add what the teacher reads, and for every token of both the number of its word."""
+        batch.tokens["teacher"] = self.tokens[rows]
+        for who, tokens, continues in zip(("pupil", "teacher"), (read, self.tokens[rows]), self.continues):
+            batch.arrays[f"{who}_word"] = words_of(tokens.ids, continues)
+            batch.arrays[f"{who}_length"] = tokens.lengths
+        batch.counts["imitation"] = int(batch.arrays["teacher_word"][-1]) + 1 if len(rows) else 0
 
 
 def words_of(ids: ndarray, continues: ndarray) -> ndarray:
@@ -85,9 +101,7 @@ class DialogueExamples:
         batch = Batch(len(rows), {"masked": masked}, arrays, {"mlm": len(arrays["masked_label"]), "nsp": len(labels)})
         if self.lessons is not None:
             taught = alone[self.lessons.taught[alone]]
-            batch.tokens["teacher"], words = self.lessons.batch(self.masks.tokens[taught], taught)
-            batch.arrays.update(words)
-            batch.counts["imitation"] = int(words["teacher_word"][-1]) + 1 if len(taught) else 0
+            self.lessons.add_to(batch, self.masks.tokens[taught], taught)
         return batch
 
     def segments(self, visits: ndarray, rng: Generator) -> tuple[Tokens, ndarray]:
@@ -125,8 +139,7 @@ def dialogue_examples(
     """Every distinct utterance, and visits to the dialogues whose neighbours answer each other."""
     max_length = min(max_length, encoder.max_length)
     number = Numbers()
-    for dialogue in dialogues:
-        number.of(dialogue.utterances)
+    number.of(text for dialogue in dialogues for text in dialogue.utterances)
     texts = list(number)
     tokens = tokenise_once(encoder, texts, max_length, cache)
     paired = sorted((d for d in dialogues if d.paired and len(d.utterances) > 1), key=lambda d: d.corpus)
@@ -134,10 +147,8 @@ def dialogue_examples(
     sizes = np.array([len(d.utterances) for d in paired], np.int64)
     borders = offsets_of(sizes)
     corpora = np.array([d.corpus for d in paired])
-    visits = np.zeros((len(paired), 4), np.int64)
-    visits[:, 0], visits[:, 1] = borders[:-1], borders[1:]
-    visits[:, 2] = borders[np.searchsorted(corpora, corpora, "left")]
-    visits[:, 3] = borders[np.searchsorted(corpora, corpora, "right")]
+    of_corpus = [borders[np.searchsorted(corpora, corpora, side)] for side in ("left", "right")]
+    visits = np.stack([borders[:-1], borders[1:], *of_corpus], 1)
     marks = [encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id]
     pieces = said.lengths - 1  # an utterance loses its [CLS] and keeps its [SEP]
     return DialogueExamples(
@@ -149,3 +160,85 @@ def dialogue_examples(
         max_length=max_length,
         lessons=lessons(encoder, teacher, texts, tokens, cache) if teacher else None,
     )
+
+
+class Imitation(NextSentencePrediction):
+    """BERT's pre-training with a teacher: from masked words the encoder also learns, through a linear bridge, the last
+    hidden states that the teacher has of the unmasked ones, word by word (their word pieces may differ).
+
+    Arrays ``pupil_word``, ``pupil_length`` and the same of the teacher describe the first sequences of the batch.
+    """
+
+    def __init__(self, encoder, teacher, weight: float = 10.0) -> None:
+        super().__init__(encoder)
+        self.bridge = nn.Linear(encoder.dim, teacher.dim)
+        self.teacher, self.weight = (teacher,), weight  # in a tuple, so that it is not trained along
+        self.names = {"teacher": teacher.name, "weight": weight}
+
+    def read(self, encoder, batch: Batch, states: Tensor, packed: Packed) -> Tensors:
+        terms = super().read(encoder, batch, states, packed)
+        if not batch.counts["imitation"]:
+            return terms | {"imitation": states.sum() * 0.0}
+        teacher = self.teacher[0]
+        teacher.dtype = encoder.dtype
+        with torch.no_grad():
+            told = self._words(batch, "teacher", *teacher.hidden(batch.tokens["teacher"]))
+            told = nn.functional.layer_norm(told, told.shape[-1:])
+        mine = self.bridge(self._words(batch, "pupil", states, packed))
+        return terms | {"imitation": self.weight * nn.functional.mse_loss(mine, told)}
+
+    @staticmethod
+    def _words(batch: Batch, who: str, states: Tensor, packed: Packed) -> Tensor:
+        """The mean state of every word."""
+        word, lengths = (batch.tensor(f"{who}_{what}", states.device) for what in ("word", "length"))
+        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=states.device), lengths)
+        position = torch.arange(len(word), device=states.device) - (lengths.cumsum(0) - lengths)[sequence]
+        own = states[packed.places(sequence, position)].float()
+        zeros = own.new_zeros(int(batch.counts["imitation"]), own.shape[1])
+        return zeros.index_add(0, word, own) / torch.bincount(word, minlength=len(zeros))[:, None]
+
+
+@dataclass(frozen=True)
+class TaughtRecipe(PretrainingRecipe):
+    """Pretraining with next sentences and, where one is named, a teacher."""
+
+    teacher: str = ""
+
+    def lessons(self, encoder: Encoder, dialogues: Sequence[Conversation], cache) -> tuple[Objective, Examples]:
+        """What the encoder learns, and from which examples."""
+        teacher = load_encoder(self.teacher, device=encoder.device) if self.teacher else None
+        objective = Imitation(encoder, teacher) if teacher else NextSentencePrediction(encoder)
+        return objective, dialogue_examples(encoder, dialogues, self.max_length, self.mask, cache, teacher)
+
+
+def card(encoder: Encoder, recipe: TaughtRecipe, *facts: Any) -> str:
+    """The card of an encoder made from scratch, with what is special about this one."""
+    taught = f", and learning on the same text the hidden states of `{recipe.teacher}`" if recipe.teacher else ""
+    text = pretraining_card(encoder, recipe, *facts)
+    return text.replace(" on dialogues.", f" and next sentences on dialogues{taught}.", 1)
+
+
+@click.command()
+@training
+@click.option("--max-length", type=int, default=128, show_default=True, help="longest input")
+@click.option("--teacher", default="", metavar="ENCODER", help="learn the hidden states of this encoder as well")
+def main(
+    corpus: str,
+    only: str | None,
+    columns: Sequence[str],
+    out: Path,
+    changes: Sequence[str],
+    max_length: int,
+    teacher: str,
+) -> None:
+    """Make an encoder of the shape of `mini`."""
+    check_place(out)
+    settings = change(pretraining_settings("mini"), changes)
+    recipe = TaughtRecipe(max_length=max_length, settings=settings, teacher=teacher)
+    dialogues = conversations(corpus, only, columns)
+    encoder, result = pretrain(dialogues, recipe, checkpoints(out), name=out.name)
+    save(encoder, out, result, dialogues, card, recipe)
+
+
+if __name__ == "__main__":
+    main()
