@@ -9,19 +9,17 @@ UMS prints it. Splits, blocks and adversarial sets depend on data and seed only,
 from dialnb.evaluation import geometry
 from dialnb.evaluation.actions import act_tagging_examples, evaluate_actions, finetune_actions, next_act_examples
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial
-from dialnb.evaluation.inference import evaluate_inference
+from dialnb.evaluation.diaeval import evaluate_inference
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes, finetune_intents
-from dialnb.evaluation.probe import evaluate_nli_probe
 from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.evaluation.scope import evaluate_scope
 from dialnb.evaluation.selection import (
     evaluate_blocks,
     evaluate_candidates,
-    evaluate_selection,
     finetune_responses,
     selection_rows,
 )
-from dialnb.evaluation.similarity import evaluate_similarity
+from dialnb.evaluation.similarity import evaluate_nli_probe, evaluate_similarity
 
 __all__ = [
     "act_tagging_examples",
@@ -36,7 +34,6 @@ __all__ = [
     "evaluate_prototypes",
     "evaluate_retrieval",
     "evaluate_scope",
-    "evaluate_selection",
     "evaluate_similarity",
     "finetune_actions",
     "finetune_intents",
