@@ -4,6 +4,9 @@ Every evaluator returns a data frame with the columns task, dataset, metric, pro
 that tell rows apart. ``protocol`` is ``paper``, ``code`` or ``clean`` (no test-set peeking), or ``floor`` for what a
 trivial method reaches. Values are percentages, except the R_n@k family of response selection, which is in fractions as
 UMS prints it. Splits, blocks and adversarial sets depend on data and seed only, so all models share them.
+
+An evaluator is written as a generator of (values by metric, settings) under `evaluator` of `metrics`, which adds the
+task and the name of the dataset.
 """
 
 from dialnb.evaluation import geometry
