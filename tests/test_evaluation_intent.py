@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
 from dialnb.data.records import IntentUtterance
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes, knn_predictions, prototype_predictions
 from dialnb.evaluation.metrics import COLUMNS
 from dialnb.evaluation.sampling import few_shot_split, response_blocks, response_split
@@ -68,7 +68,6 @@ def test_response_blocks_are_a_shuffle_cut_into_full_blocks():
     blocks = response_blocks(1030, seed=1)
     assert blocks.shape == (10, 100) and len(np.unique(blocks)) == 1000
     assert (response_blocks(1030, seed=1) == blocks).all() and (response_blocks(1030, seed=2) != blocks).any()
-    assert (response_blocks(250, seed=None).ravel() == np.arange(200)).all()
     with pytest.raises(DataError, match="99 pairs do not fill one block of 100"):
         response_blocks(99)
 
@@ -122,13 +121,6 @@ def test_ten_seeds_of_one_and_five_shots_cost_one_pass_over_the_texts():
     assert 25 < means[1] < means[5] <= 100
 
 
-def test_records_and_plain_lists_give_the_same_rows():
-    train, test = _intents(40, 0), _intents(20, 1)
-    lists = [([u.text for u in part], [u.intent for u in part]) for part in (train, test)]
-    first = evaluate_prototypes(WordEncoder(), train, test, dataset="toy", seeds=range(2))
-    assert first.equals(evaluate_prototypes(WordEncoder(), *lists, dataset="toy", seeds=range(2)))
-
-
 def test_prototypes_equal_a_float64_reference_run_by_hand():
     train, test, encoder = _intents(60, 2), _intents(30, 3), WordEncoder()
     split = few_shot_split([u.intent for u in train], 5, 4)
@@ -159,9 +151,9 @@ def test_knn_takes_the_most_frequent_label_and_breaks_ties_by_similarity():
     assert {k: int(v[0]) for k, v in votes.items()} == {1: 7, 2: 7, 3: 5, 4: 7, 6: 7}
 
 
-def test_knn_rows_hold_one_value_per_k():
-    frame = evaluate_knn(WordEncoder(), _intents(60, 0), _intents(30, 1), dataset="toy", ks=(1, 3, 5))
-    assert frame.k.tolist() == [1, 3, 5] and (frame.value > 50).all()
+def test_knn_rows_name_k():
+    frame = evaluate_knn(WordEncoder(), _intents(60, 0), _intents(30, 1), dataset="toy")
+    assert frame.k.tolist() == [1] and (frame.value > 50).all()
 
 
 # --- out-of-scope detection --------------------------------------------------------------------------------------
@@ -268,10 +260,9 @@ def test_the_code_protocol_can_reject_by_its_own_prototype():
         "x": [0, 0.05, 1],
         "y": [1, 0.05, 0],
     }
-    train = (["a1", "a2", "o1", "o2"], ["a", "a", "oos", "oos"])
-    frame = evaluate_scope(
-        TableEncoder(table), train, (["x", "y"], ["oos", "a"]), dataset="toy", shots=(1,), seeds=(0,)
-    )
+    train = [IntentUtterance(text, "a" if text.startswith("a") else "oos") for text in ("a1", "a2", "o1", "o2")]
+    test = [IntentUtterance("x", "oos"), IntentUtterance("y", "a")]
+    frame = evaluate_scope(TableEncoder(table), train, test, dataset="toy", shots=(1,), seeds=(0,))
     assert _values(frame, protocol="code", threshold="mean-std")["OOS-Recall"] == 100
 
 
@@ -281,7 +272,5 @@ def test_scope_says_what_is_missing():
     with pytest.raises(DataError, match="no training label is 'oos'"):
         evaluate_scope(WordEncoder(), inside, test, dataset="toy")
     assert len(evaluate_scope(WordEncoder(), inside, test, dataset="toy", protocols=("paper", "clean")))
-    with pytest.raises(UnknownName, match="did you mean 'clean'"):
-        evaluate_scope(WordEncoder(), train, test, dataset="toy", protocols=("clear",))
     with pytest.raises(DataError, match="both in-scope and out-of-scope"):
         evaluate_scope(WordEncoder(), train, [u for u in test if u.intent != "oos"], dataset="toy")

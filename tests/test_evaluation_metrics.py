@@ -39,15 +39,15 @@ LABELS[1, [1, 2, 7]] = 1
 
 
 def test_ranking_metrics_of_the_worked_example():
-    first, second = (ranking_metrics(SCORES[[i]], LABELS[[i]]).values for i in range(2))
+    first, second = (ranking_metrics(SCORES[[i]], LABELS[[i]])[0] for i in range(2))
     assert first == pytest.approx({"R10@1": 0, "R10@2": 0, "R10@5": 1, "MRR": 0.2, "MAP": 0.2, "P@1": 0})
     assert second["R10@1"] == second["R10@2"] == pytest.approx(1 / 3)
     assert second["R10@5"] == pytest.approx(2 / 3)
     assert second["MAP"] == pytest.approx(0.609524, abs=1e-6)
-    both = ranking_metrics(SCORES, LABELS)
+    both, counts = ranking_metrics(SCORES, LABELS)
     expected = {"R10@1": 1 / 6, "R10@2": 1 / 6, "R10@5": 5 / 6, "MRR": 0.6, "MAP": 0.404762, "P@1": 0.5}
-    assert both.values == pytest.approx(expected, abs=1e-6)
-    assert (both.n, both.without_positive, both.all_positive) == (2, 0, 0)
+    assert both == pytest.approx(expected, abs=1e-6)
+    assert counts == {"n": 2, "without_positive": 0, "all_positive": 0}
 
 
 def test_chance_of_a_random_order_matches_the_simulated_floors():
@@ -58,7 +58,7 @@ def test_chance_of_a_random_order_matches_the_simulated_floors():
     assert chance(5, 5) == pytest.approx((1, 1))
     order = np.random.default_rng(0).random((20_000, 12))
     labels = np.tile(np.arange(12) < 4, (20_000, 1)).astype(int)
-    simulated = ranking_metrics(order, labels).values
+    simulated = ranking_metrics(order, labels)[0]
     assert chance(4, 12) == pytest.approx((simulated["MAP"], simulated["MRR"]), abs=0.006)
 
 
@@ -103,25 +103,25 @@ lists_without_ties = st.integers(2, 12).flatmap(
 @given(lists_without_ties)
 def test_ranking_metrics_are_bounded_agree_with_scikit_learn_and_ignore_candidate_order(drawn):
     scores, labels, order = (np.array(part) for part in drawn)
-    found = ranking_metrics(scores[None], labels[None], ks=(1, len(scores))).values
+    found = ranking_metrics(scores[None], labels[None], ks=(1, len(scores)))[0]
     n = len(scores)
     assert 1 / n <= found["MRR"] <= 1 and 0 <= found["MAP"] <= 1 and found[f"R{n}@{n}"] == 1
     assert found["MAP"] == pytest.approx(average_precision_score(labels, scores))
-    assert found == pytest.approx(ranking_metrics(scores[order][None], labels[order][None], ks=(1, n)).values)
-    assert found == pytest.approx(ranking_metrics(scores[None], labels[None], ks=(1, n), ties="file").values)
+    assert found == pytest.approx(ranking_metrics(scores[order][None], labels[order][None], ks=(1, n))[0])
+    assert found == pytest.approx(ranking_metrics(scores[None], labels[None], ks=(1, n), ties="file")[0])
 
 
 @given(lists_without_ties)
 def test_monotone_transforms_of_the_scores_change_nothing(drawn):
     scores, labels, _ = (np.array(part) for part in drawn)
     bent = np.exp(scores / 3.0) - 5
-    assert ranking_metrics(scores[None], labels[None]).values == ranking_metrics(bent[None], labels[None]).values
+    assert ranking_metrics(scores[None], labels[None])[0] == ranking_metrics(bent[None], labels[None])[0]
 
 
 @given(arrays(np.int8, (4, 6), elements=st.integers(0, 2)), arrays(np.int8, (4, 6), elements=st.integers(0, 1)))
 def test_ties_against_the_positive_never_score_higher_than_file_order(scores, labels):
     labels[:, 0] = 1
-    against, file = (ranking_metrics(scores, labels, ties=ties).values for ties in ("against", "file"))
+    against, file = (ranking_metrics(scores, labels, ties=ties)[0] for ties in ("against", "file"))
     assert all(against[metric] <= file[metric] + 1e-12 for metric in against)
 
 
@@ -133,19 +133,19 @@ def test_a_tied_positive_ranks_behind_every_equal_negative_unless_file_order_dec
 
 def test_lists_without_a_positive_leave_the_denominator_and_full_ones_are_counted():
     scores = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.3]])
-    found = ranking_metrics(scores, np.array([[0, 0], [1, 0], [1, 1]]), ks=(1,))
-    assert (found.n, found.without_positive, found.all_positive) == (2, 1, 1)
-    assert found.values["R2@1"] == pytest.approx((1 + 0.5) / 2)
+    found, counts = ranking_metrics(scores, np.array([[0, 0], [1, 0], [1, 1]]), ks=(1,))
+    assert counts == {"n": 2, "without_positive": 1, "all_positive": 1}
+    assert found["R2@1"] == pytest.approx((1 + 0.5) / 2)
 
 
 def test_padding_lists_of_different_length_changes_no_metric():
     scores, labels = [[0.3, 0.2, 0.9], [0.1, 0.4]], [[1, 0, 0], [1, 0]]
-    padded = ranking_metrics(
+    padded, counts = ranking_metrics(
         pad_lists(np.concatenate(scores), [3, 2], -np.inf), pad_lists(np.concatenate(labels), [3, 2], 0)
     )
-    alone = [ranking_metrics(np.array([s]), np.array([l])).values["MAP"] for s, l in zip(scores, labels)]
-    assert padded.values["MAP"] == pytest.approx(np.mean(alone))
-    assert padded.all_positive == 0
+    alone = [ranking_metrics(np.array([s]), np.array([l]))[0]["MAP"] for s, l in zip(scores, labels)]
+    assert padded["MAP"] == pytest.approx(np.mean(alone))
+    assert counts["all_positive"] == 0
 
 
 def test_undefined_inputs_are_refused_with_a_sentence():
@@ -153,10 +153,8 @@ def test_undefined_inputs_are_refused_with_a_sentence():
         ranking_metrics(np.array([[np.nan, 1.0]]), np.array([[1, 0]]))
     with pytest.raises(DataError, match="none of the 1 candidate lists has a positive"):
         ranking_metrics(np.ones((1, 2)), np.zeros((1, 2), int))
-    with pytest.raises(DataError, match="as many predictions as labels"):
+    with pytest.raises(DataError, match="at least one test item"):
         accuracy(np.array([]), np.array([]))
-    with pytest.raises(DataError, match="no complete blocks"):
-        top_k(np.array([]), (1,))
 
 
 @settings(max_examples=30)

@@ -14,9 +14,7 @@ from dialnb.data.records import QuestionAnswer, RetrievalQuery, ScoredPair, Sele
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.adversarial import (
     KINDS,
-    Replacement,
-    adversarial_metrics,
-    apply_index,
+    adversarial_items,
     build_adversarial,
     evaluate_adversarial,
     evaluate_adversarial_items,
@@ -29,7 +27,6 @@ from dialnb.evaluation.selection import (
     cosine_scorer,
     evaluate_blocks,
     evaluate_candidates,
-    evaluate_selection,
     selection_rows,
 )
 from dialnb.evaluation.similarity import evaluate_similarity
@@ -39,7 +36,7 @@ RESPONSES = np.array([[0.8, 0.6], [0.6, 0.8], [0, 1], [-0.6, -0.8]])
 
 
 def test_ranks_in_a_block_of_the_worked_example():
-    ranks = block_ranks(QUERIES, RESPONSES, np.arange(4)[None])
+    ranks = block_ranks(QUERIES, RESPONSES, np.arange(4)[None], np.arange(4))
     assert ranks.tolist() == [1, 2, 3, 1]
     assert top_k(ranks, (1, 2, 3)) == {"Top-1": 50, "Top-2": 75, "Top-3": 100}
 
@@ -50,7 +47,7 @@ def test_block_ranks_equal_sorting_each_block_and_stay_within_it(count, size, se
     generator = np.random.default_rng(seed)
     queries, responses = generator.normal(size=(2, count * size, 4))
     blocks = generator.permutation(count * size).reshape(count, size)
-    ranks = block_ranks(queries, responses, blocks).reshape(blocks.shape)
+    ranks = block_ranks(queries, responses, blocks, np.arange(count * size)).reshape(blocks.shape)
     assert ranks.min() >= 1 and ranks.max() <= size
     for block, found in zip(blocks, ranks):
         for place, rank in zip(range(size), found):
@@ -60,17 +57,17 @@ def test_block_ranks_equal_sorting_each_block_and_stay_within_it(count, size, se
 
 def test_responses_with_equal_scores_rank_before_the_true_one():
     same = np.ones((3, 2))
-    assert block_ranks(same, same, np.arange(3)[None]).tolist() == [3, 3, 3]
+    assert block_ranks(same, same, np.arange(3)[None], np.arange(3)).tolist() == [3, 3, 3]
 
 
 def test_equal_responses_in_a_block_tie_against_the_true_one():
-    pairs = [("q1", "yes"), ("q2", "yes"), ("q3", "no"), ("q4", "maybe")]
+    pairs = [QuestionAnswer(*pair) for pair in (("q1", "yes"), ("q2", "yes"), ("q3", "no"), ("q4", "maybe"))]
     table = {"q1": [1, 0], "q2": [1, 0], "q3": [0, 1], "q4": [-1, 1], "yes": [1, 0], "no": [0, 1], "maybe": [-1, 1]}
-    frame = evaluate_blocks(TableEncoder(table), pairs, dataset="toy", size=4, seeds=(0,), ks=(1, 2))
-    assert frame.value.tolist() == [50, 100]
+    frame = evaluate_blocks(TableEncoder(table), pairs, dataset="toy", size=4, seeds=(0,))
+    assert frame.value.tolist() == [50, 100, 100, 100]
 
 
-def test_all_shuffles_share_one_encoding_pass_and_file_order_is_the_code_protocol():
+def test_all_shuffles_share_one_encoding_pass():
     generator = random.Random(0)
     texts = [f"w{generator.randrange(40)} w{generator.randrange(40)} w{i}" for i in range(230)]
     pairs = [QuestionAnswer(text, f"{text} r{i}") for i, text in enumerate(texts)]
@@ -81,10 +78,6 @@ def test_all_shuffles_share_one_encoding_pass_and_file_order_is_the_code_protoco
     frame = evaluate_blocks(encoder, pairs, dataset="toy")
     assert calls == [230, 230] and sorted(set(frame.seed)) == [0, 1, 2] and (frame.n == 200).all()
     assert frame[frame.metric == "Top-1"].value.nunique() > 1
-    code = evaluate_blocks(encoder, pairs, dataset="toy", protocol="code")
-    assert len(code) == 4 and set(code.protocol) == {"code"}
-    with pytest.raises(UnknownName, match="protocol of block selection"):
-        evaluate_blocks(encoder, pairs, dataset="toy", protocol="clean")
 
 
 def _groups() -> tuple[list[SelectionGroup], dict]:
@@ -99,18 +92,18 @@ def _groups() -> tuple[list[SelectionGroup], dict]:
 def test_listed_candidates_are_ranked_once_in_the_paper_protocol():
     groups, table = _groups()
     encoder = TableEncoder(table)
-    frame = evaluate_candidates(encoder, groups, dataset="toy", ks=(1, 2), truncate="left")
-    assert frame[frame.ties == "against"].value.tolist() == [50, 100] and set(frame.candidates) == {3}
+    frame = evaluate_candidates(encoder, groups, dataset="toy", truncate="left")
+    assert frame[frame.ties == "against"].value.tolist() == [50, 100, 100, 100] and set(frame.candidates) == {3}
     assert encoder.asked.count("gold") == 1 and encoder.asked[0] == "hello there"
     assert encoder.settings == [{"max_length": 128, "truncate": "left"}, {"max_length": 32}]
 
 
 def test_the_code_protocol_lists_the_true_response_twice_so_ties_bound_its_top_1():
     groups, table = _groups()
-    frame = evaluate_candidates(TableEncoder(table), groups, dataset="toy", protocol="code", ks=(1, 2, 3))
+    frame = evaluate_candidates(TableEncoder(table), groups, dataset="toy", protocol="code")
     assert set(frame.candidates) == {4}
-    assert frame[frame.ties == "against"].value.tolist() == [0, 50, 100]
-    assert frame[frame.ties == "file"].value.tolist() == [50, 100, 100]
+    assert frame[frame.ties == "against"].value.tolist() == [0, 100, 100, 100]
+    assert frame[frame.ties == "file"].value.tolist() == [50, 100, 100, 100]
 
 
 def test_a_dialogue_with_two_true_responses_is_refused():
@@ -120,7 +113,7 @@ def test_a_dialogue_with_two_true_responses_is_refused():
 
 
 def test_selection_rows_report_both_tie_rules_and_degenerate_lists():
-    frame = selection_rows([[0.5, 0.5], [0.1, 0.9], [0.2, 0.1]], [[1, 0], [0, 0], [1, 1]], dataset="toy", ks=(1,))
+    frame = selection_rows([[0.5, 0.5], [0.1, 0.9], [0.2, 0.1]], [[1, 0], [0, 0], [1, 1]], dataset="toy")
     recall = frame[frame.metric == "R2@1"].set_index("ties").value
     assert recall["against"] == 0.25 and recall["file"] == 0.75
     assert set(frame.n) == {2} and set(frame.without_positive) == {1} and set(frame.all_positive) == {1}
@@ -178,25 +171,15 @@ def test_utterances_and_negatives_are_drawn_uniformly():
     assert places[0] == 0 and abs(turns - 1000).max() < 130 and abs(places[1:] - 4000 / 9).max() < 90
 
 
-def test_a_stored_index_rebuilds_the_set_and_fits_its_own_data_only():
-    groups = _dialogues(20)
-    built = build_adversarial(groups, 0)
-    table = built.frame()
-    assert table.columns.tolist() == ["dialogue", "candidate", "utterance"]
-    assert tuple(apply_index(groups, [Replacement(*row) for row in table.values.tolist()])) == built.groups
-    with pytest.raises(DataError, match="replaces a true response"):
-        apply_index(groups, [Replacement(0, 0, 1)])
-
-
-def test_adversarial_metrics_count_drops_and_wins_of_the_adversarial_candidate():
+def test_adversarial_items_count_ranks_and_wins_of_the_adversarial_candidate():
     labels = np.array([[1, 0, 0]] * 2)
     original = np.array([[0.9, 0.1, 0.2], [0.8, 0.7, 0.1]])
     changed = np.array([[0.9, 0.95, 0.2], [0.8, 0.7, 0.8]])
-    values = adversarial_metrics(original, changed, labels, np.array([1, 2]))
-    assert values["Original R3@1"] == 1 and values["Adversarial R3@1"] == 0 and values["Drop R3@1"] == 1
-    assert values["Adversarial MRR"] == 0.5 and values["Adversarial first"] == 1
-    file = adversarial_metrics(original, changed, labels, np.array([1, 2]), ties="file")
-    assert file["Adversarial R3@1"] == 0.5 and file["Adversarial first"] == 0.5
+    items = adversarial_items(original, changed, labels, np.array([1, 2]))
+    assert items["Original R3@1"].tolist() == [1, 1] and items["Adversarial R3@1"].tolist() == [0, 0]
+    assert items["Adversarial MRR"].tolist() == [0.5, 0.5] and items["Adversarial first"].tolist() == [1, 1]
+    file = adversarial_items(original, changed, labels, np.array([1, 2]), ties="file")
+    assert file["Adversarial R3@1"].tolist() == [0, 1] and file["Adversarial first"].tolist() == [1, 0]
 
 
 def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate():
@@ -207,8 +190,6 @@ def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate()
     wide = frame[frame.ties == "against"].pivot(index="seed", columns="metric", values="value")
     assert (wide["Original R10@1"] == 1).all() and (wide["Adversarial R10@1"] == 0).all()
     assert (wide["Adversarial first"] == 1).all() and sorted(wide.index) == [0, 1, 2]
-    plain = evaluate_selection(scorer, _dialogues(30), dataset="toy")
-    assert plain[plain.metric == "MRR"].value.tolist() == [1, 1]
 
 
 def test_harder_adversaries_choose_the_last_the_most_similar_or_other_words():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from dialnb.data.records import IntentUtterance, RetrievalQuery, SelectionGroup
+from dialnb.data.records import IntentUtterance, QuestionAnswer, RetrievalQuery, SelectionGroup
 from dialnb.evaluation import (
     evaluate_blocks,
     evaluate_candidates,
@@ -60,12 +60,15 @@ def test_bm25_asks_with_plain_counts_and_long_texts_pay(mini):
 
 def test_words_answer_wherever_an_encoder_is_asked(mini):
     words = Lexical(mini, TEXTS)
-    pairs = [("does the kernel boot", "my old kernel does not boot"), ("a table for two", "two tables are free")]
-    assert evaluate_blocks(words, pairs, dataset="made", size=2, seeds=(0,), ks=(1,))["value"].tolist() == [100.0]
+    pairs = [
+        QuestionAnswer("does the kernel boot", "my old kernel does not boot"),
+        QuestionAnswer("a table for two", "two tables are free"),
+    ]
+    assert evaluate_blocks(words, pairs, dataset="made", size=2, seeds=(0,))["value"].eq(100).all()
     lists = [
         SelectionGroup(str(i), (asked,), TEXTS[:4], (1, 0, 0, 0)) for i, asked in enumerate(["kernel boot", "old"])
     ]
-    assert evaluate_candidates(words, lists, dataset="made", ks=(1,))["value"].eq(100).all()
+    assert evaluate_candidates(words, lists, dataset="made")["value"].eq(100).all()
     train = [IntentUtterance(text, "boot" if "kernel" in text else "book") for text in TEXTS[:4]]
     test = [IntentUtterance("kernel", "boot"), IntentUtterance("table for two", "book")]
     assert evaluate_prototypes(words, train, test, dataset="made", shots=(1,), seeds=(0,))["value"].eq(100).all()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 import pytest
 
-from dialnb.claims.leaks import earlier_encoders, known_overlaps, leak_notes, leaks, read_by
+from dialnb.claims.leaks import leak_notes, leaks, read_by, registry
 from dialnb.claims.papers import FLOORS, project_root
 from dialnb.data import load
 from dialnb.data.corpora import COLLECTIONS, Part, collection
@@ -65,7 +65,7 @@ def parts_of(label: str) -> Part:
 
 def all_that_mini_read() -> list[str]:
     """What the bundled encoder has read, and what those before it had."""
-    return [label for weights in ("", *earlier_encoders()) for label in read_by("mini", weights)]
+    return [label for weights in ("", *registry("earlier")) for label in read_by("mini", weights)]
 
 
 def texts_of(name: str, store) -> set[str]:
@@ -86,7 +86,7 @@ def test_no_corpus_holds_test_text_but_what_is_listed_with_its_reason(mirror_sto
     for part in dict.fromkeys(read):
         texts = telling(load(part.dataset, part.variant, part.split, store=mirror_store).texts())
         found |= {(name, part.label) for name, test in sets.items() if overlap(test, texts) >= STOCK}
-    listed = {(entry["test"], label) for entry in known_overlaps() for label in entry["corpora"]}
+    listed = {(entry["test"], label) for entry in registry("leaks") for label in entry["corpora"]}
     assert found == listed
 
 
@@ -97,13 +97,13 @@ def test_short_and_common_phrases_are_no_leak():
 
 
 def test_every_overlap_has_a_sentence_for_its_rows_or_the_reason_why_it_is_allowed():
-    for entry in known_overlaps():
+    for entry in registry("leaks"):
         assert ("allowed" in entry) != ("said" in entry), entry["test"]
         assert bool(entry.get("rows")) == ("said" in entry), entry["test"]
 
 
 def test_the_mini_of_recorded_rows_has_read_ubuntus_test_lines_and_the_bundled_one_has_not():
-    (before,) = earlier_encoders()
+    (before,) = registry("earlier")
     assert "UbuntuIRC/lines" in read_by("mini", before)
     assert leaks("English ELECTRA (from mini)", "UbuntuIRC", {"mini": before}).startswith("mini has read")
     assert {label.partition(":")[2] for label in read_by("mini")} == {"train"}
@@ -127,8 +127,6 @@ def test_the_mini_of_recorded_rows_has_read_ubuntus_test_lines_and_the_bundled_o
 def test_recorded_rows_say_which_of_them_a_leak_touches(paper, where, touched):
     rows = read_rows(project_root() / "papers" / paper / "results" / "gpu", "results.csv").query(where)
     rows = rows[~rows["model"].isin(FLOORS)]  # which read nothing
-    notes = leak_notes(rows, encoder="mini")
+    notes = leak_notes(rows)
     assert len(rows) and notes.ne("").all() == notes.ne("").any() == touched
-    assert leak_notes(pd.DataFrame({"dataset": ["UbuntuIRC"], "encoder": ["bert-base-uncased"]}), "mini").tolist() == [
-        ""
-    ]
+    assert leak_notes(pd.DataFrame({"dataset": ["UbuntuIRC"], "encoder": ["bert-base-uncased"]})).tolist() == [""]

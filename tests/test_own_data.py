@@ -243,6 +243,7 @@ def own_rows(encoder, folder: Path) -> dict:
     talk = dialogues()
     lists = list(build_selection(talk, 4, np.random.default_rng(0)))
     acts = evaluation.next_act_examples(talk)
+    known = {act for example in acts for act in example.acts}
     judged = {"utterances": "i want blue|it is red|x", "label": "no"}
     items = "\n".join(json.dumps(judged | {"label": ("no", "yes")[i % 2], "id": i}) for i in range(8))
     items = list(from_jsonl(written(folder, items, "judged.jsonl")))
@@ -255,10 +256,14 @@ def own_rows(encoder, folder: Path) -> dict:
         "prototypes": evaluation.evaluate_prototypes(encoder, *parts, dataset="mine", seeds=range(2)),
         "scope": evaluation.evaluate_scope(encoder, *parts, dataset="mine", out_label="stock", seeds=range(2)),
         "candidates": evaluation.evaluate_candidates(encoder, lists, dataset="mine"),
-        "selection": evaluation.evaluate_selection(cosine_scorer(encoder), lists, dataset="mine"),
+        "selection": evaluation.selection_rows(
+            cosine_scorer(encoder)(lists), [each.labels for each in lists], dataset="mine"
+        ),
         "adversarial": evaluation.evaluate_adversarial(cosine_scorer(encoder), lists, dataset="mine"),
         "blocks": evaluation.evaluate_blocks(encoder, asked, dataset="mine", size=3),
-        "actions": evaluation.evaluate_actions(encoder, acts, acts, acts, dataset="mine"),
+        "actions": evaluation.evaluate_actions(
+            encoder, acts, acts, acts, dataset="mine", acts=sorted(known), groups=np.zeros(len(acts), int)
+        ),
         "inference": evaluation.evaluate_inference(encoder, items, items, items, dataset="mine"),
         "retrieval": evaluation.evaluate_retrieval(
             encoder, build_retrieval([(r.text, r.intent) for r in mine], positives=3, negatives=5), dataset="mine"

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf, nan
+from math import inf
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb.claims.definitions import Claim
 from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
-from dialnb.claims.papers import FLOORS, Fields, compare_table, load_cells, matches, select
+from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
 
@@ -43,18 +43,19 @@ class Case:
     """What is known of a run: results, scores of single items, and how they were made.
 
     `training` holds the share of the printed training by model, `faults` rows that a known fault has spoiled
-    ({rows: selectors, fault: word, reason: sentence}, and `claims` where it spoils only these).
+    ({rows: selectors, fault: word, reason: sentence}, and `claims` where it spoils only these). Results that a paper
+    `printed` are what they are, without intervals and floors.
     """
 
-    results: pd.DataFrame
+    results: DataFrame
     slug: str = ""
-    items: pd.DataFrame | None = None
+    items: DataFrame | None = None
     training: Mapping[str, float] = field(default_factory=dict)
     faults: tuple[Fields, ...] = ()
+    printed: bool = False
 
     def __post_init__(self) -> None:
         self.floors: dict[str, Floor] = {}  # claims ask for the same again and again
-        self.tables: dict[str, pd.DataFrame] = {}
         self.results = prepared(self.results)
         if self.items is not None:
             self.items = prepared(self.items)
@@ -64,20 +65,14 @@ class Case:
         """The paper's cells.yaml."""
         return load_cells(self.slug) if self.slug else {}
 
-    def compared(self, table: str) -> pd.DataFrame:
-        """The cells of a printed table with ours."""
-        if table not in self.tables:
-            self.tables[table] = compare_table(self.slug, table, self.results).rows
-        return self.tables[table]
-
-    def trained(self, rows: pd.DataFrame) -> bool:
+    def trained(self, rows: DataFrame) -> bool:
         """Did any of these rows come from a model that was trained here?"""
-        trained = np.ones(len(rows), bool)
+        trained = np.full(len(rows), not self.printed)
         for where in self.cells.get("untrained", ()):
             trained &= ~matches(rows, where)
         return bool(trained.any())
 
-    def unit(self, rows: pd.DataFrame, claim: Claim) -> str:
+    def unit(self, rows: DataFrame, claim: Claim) -> str:
         """What the interval of a claim counts within one training."""
         if claim.paired_over == "datasets":
             return "datasets" if "dataset" in claim.by else "tasks"
@@ -96,7 +91,7 @@ class Case:
             shares += [share for name, share in self.training.items() if name == model or name.startswith(variants)]
         return min(shares, default=None)
 
-    def refuse_faults(self, rows: pd.DataFrame, claim: Claim) -> None:
+    def refuse_faults(self, rows: DataFrame, claim: Claim) -> None:
         """Refuse rows that a known fault has spoiled for this claim."""
         for fault in self.faults:
             if claim.id in fault.get("claims", [claim.id]) and len(select(rows, fault["rows"])):
@@ -104,7 +99,6 @@ class Case:
 
     def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
         """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
-        where = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in where.items()}
         key = json.dumps([where, by], sort_keys=True)
         if key not in self.floors:
             model = side.get("model", where.get("model"))
@@ -123,7 +117,7 @@ class Case:
         return Floor()
 
 
-def training_shares(times: pd.DataFrame | None) -> dict[str, float]:
+def training_shares(times: DataFrame | None) -> dict[str, float]:
     """The share of the printed training that each model had, from a run's table of training times."""
     if times is None or "printed steps" not in times:
         return {}
@@ -131,20 +125,18 @@ def training_shares(times: pd.DataFrame | None) -> dict[str, float]:
     return dict(zip(known["model"], known["steps"] / known["printed steps"]))
 
 
-def floor_rows(results: pd.DataFrame, where: Fields) -> pd.DataFrame:
+def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on."""
-    if "model" not in results:
-        return results.iloc[:0]
-    asked = {name: wanted for name, wanted in where.items() if name in results and name not in ("model", "table")}
-    found = select(results, {"model": FLOORS})
-    for name, wanted in asked.items():
-        many = wanted if isinstance(wanted, list) else [wanted]
-        found = select(found, {name: [*many, None]})
-    here = select(found, {"table": where["table"]}) if "table" in where and "table" in found else found
+    asked = {"model": FLOORS}
+    for name, wanted in where.items():
+        if name not in ("model", "table"):
+            asked[name] = [*(wanted if isinstance(wanted, list) else [wanted]), None]
+    found = select(results, asked)
+    here = select(found, {"table": where["table"]}) if "table" in where else found
     return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
 
 
-def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Fields, by: Sequence[str]) -> Floor:
+def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str]) -> Floor:
     """Hold the rows of a side against every floor, test set by test set."""
     rows, floors = rows.assign(everything=""), floors.assign(everything="")
     strongest = (-inf, "")
@@ -156,15 +148,14 @@ def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Fields, by: Sequ
         places = [*keys, *REPEATED]
         known = rows[[*places, *MEASURED]]
         known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
-        lines = np.array(_lines(known, floor, keys))
-        paired = np.array(_lines(known, floor, [*keys, "unit"]))
-        known = known.assign(floor=lines, paired=paired)[~np.isnan(lines)]
+        known = _beside(known, floor, keys, "floor").dropna(subset=["floor"])
+        known = _beside(known, floor, [*keys, "unit"], "paired")
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
             score = float(part["value"].mean())
             line = float(part["floor"].mean())
-            gaps = part[places].assign(value=part["gap"], variance=part["variance"], cluster=part["cluster"])
+            gaps = part[[*places, *MEASURED]].assign(value=part["gap"])
             low = crossed_interval(strata(gaps)).low
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
@@ -172,11 +163,10 @@ def above_floor(rows: pd.DataFrame, floors: pd.DataFrame, side: Fields, by: Sequ
     return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
 
 
-def _lines(rows: pd.DataFrame, floor: pd.DataFrame, keys: list[str]) -> list[float]:
-    """What a floor has on average where each row was measured, NaN where it was not."""
+def _beside(rows: DataFrame, floor: DataFrame, keys: list[str], name: str) -> DataFrame:
+    """The rows with what a floor has on average where each was measured, NaN where it was not."""
     means = floor.groupby(keys, as_index=False)["value"].mean()
-    line_of = {tuple(place): line for *place, line in means.itertuples(index=False)}
-    return [line_of.get(place, nan) for place in zip(*(rows[key] for key in keys))]
+    return rows.merge(means.rename(columns={"value": name}), "left", keys)
 
 
 def _number(value: float) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
+from dialnb.claims.evidence import REPEATED
 from dialnb.claims.papers import Fields, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
@@ -41,12 +43,12 @@ class Estimate:
 class Comparer:
     """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
 
-    def __init__(self, slug: str, table: Table, results: pd.DataFrame, not_run: Any) -> None:
+    def __init__(self, slug: str, table: Table, results: DataFrame, not_run: Any) -> None:
         results = prepared(results)
         self.slug = slug
         self.table = table
         self.results = results
-        self.not_run = not_run.to_dict("records") if isinstance(not_run, pd.DataFrame) else list(not_run)
+        self.not_run = list(not_run)
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
@@ -86,7 +88,7 @@ class Comparer:
                         "note": note,
                     }
                 )
-        return Comparison(self.slug, self.table, pd.DataFrame(cells))
+        return Comparison(self.slug, self.table, DataFrame(cells))
 
     def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
@@ -106,7 +108,7 @@ class Comparer:
                 estimates[column] = estimate(found, tuple(self._stand_ins(found, datasets)))
         return estimates
 
-    def _stand_ins(self, rows: pd.DataFrame, datasets: list[str]) -> Iterator[str]:
+    def _stand_ins(self, rows: DataFrame, datasets: list[str]) -> Iterator[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""
         substitutes = rows["substitute"].unique() if "substitute" in rows else []
         yield from filter(None, [*substitutes, *rows["leak"].unique()])
@@ -211,7 +213,7 @@ def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
     return rule["if"].items() <= labels.items()
 
 
-def _first_dataset(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def _first_dataset(rows: DataFrame, names: list[str]) -> DataFrame:
     """Of rows on several datasets those on the first that ran: the paper's own data come before what stands in."""
     for name in names if len(names) > 1 else ():
         if len(found := select(rows, {"dataset": name})):
@@ -219,13 +221,11 @@ def _first_dataset(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return rows
 
 
-def estimate(rows: pd.DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
+def estimate(rows: DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
     """Mean and 95 % interval of rows that repeat one measurement: Student's t over replicates, else over test items."""
-    replicates = zip(rows["training"], rows["unit"])
-    means = dict(sorted(zip(replicates, rows["value"])))
+    means = rows.groupby(REPEATED)["value"].mean().to_dict()
     if len(means) < len(rows):  # several models, or rows that cannot be told apart
         check_unambiguous(rows)
-        means = rows.groupby(["training", "unit"])["value"].mean().to_dict()
     n = int(rows["n"].max()) if "n" in rows and rows["n"].notna().any() else 0
     over_items = Estimate(sum(means.values()), 1.96 * sqrt(rows["variance"].mean()), 1, n, means, stand_ins)
     return over_items if len(means) == 1 else _of_replicates(over_items)

@@ -12,6 +12,8 @@ from math import atanh, sqrt, tanh
 
 import numpy as np
 import pandas as pd
+from numpy import ndarray
+from pandas import DataFrame
 from scipy import stats
 
 from dialnb.claims.papers import Fields, select
@@ -32,7 +34,7 @@ class Lacking(DataError):
     """There are no rows to judge by; the message says which."""
 
 
-def measured(rows: pd.DataFrame, where: Fields, keys: Sequence[str]) -> pd.DataFrame:
+def measured(rows: DataFrame, where: Fields, keys: Sequence[str]) -> DataFrame:
     """Rows that match, with the keys that they have, `REPEATED` and `MEASURED` as columns."""
     found = select(rows, where)
     if found.empty:
@@ -43,14 +45,14 @@ def measured(rows: pd.DataFrame, where: Fields, keys: Sequence[str]) -> pd.DataF
     return found[[*places, *MEASURED]]
 
 
-def cell_names(frame: pd.DataFrame) -> list[str]:
+def cell_names(frame: DataFrame) -> list[str]:
     """The columns of evidence that name a cell."""
     return [name for name in frame if name not in (*REPEATED, *MEASURED)]
 
 
 def differences(
-    rows: pd.DataFrame, better: Fields, worse: Fields, by: Sequence[str] = BY, times: float = 1.0
-) -> pd.DataFrame:
+    rows: DataFrame, better: Fields, worse: Fields, by: Sequence[str] = BY, times: float = 1.0
+) -> DataFrame:
     """`times` x better - worse, cell by cell, training by training and unit by unit; columns as of `measured`.
 
     Columns on which the two sides differ do not pair. Where the sides were never scored on the same test items, each
@@ -67,25 +69,22 @@ def differences(
     return gaps
 
 
-def minus(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+def minus(first: DataFrame, second: DataFrame) -> DataFrame:
     """The differences of measured values in the same place."""
-    place = _numbers(pd.concat([first, second]), [*cell_names(first), *REPEATED])
-    row_of = np.full(place.max() + 1, -1)
-    row_of[place[len(first) :]] = np.arange(len(second))
-    partner = row_of[place[: len(first)]]
-    gaps = first[partner >= 0]
-    others = second.iloc[partner[partner >= 0]]
-    value = gaps["value"] - others["value"].to_numpy()
-    return gaps.assign(value=value, variance=gaps["variance"] + others["variance"].to_numpy())
+    places = [*cell_names(first), *REPEATED]
+    both = first.merge(second[[*places, "value", "variance"]], on=places, suffixes=("", " of the other"))
+    both["value"] -= both.pop("value of the other")
+    both["variance"] += both.pop("variance of the other")
+    return both
 
 
-def mean_within(frame: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
+def mean_within(frame: DataFrame, places: Sequence[str]) -> DataFrame:
     """The mean of measured values that share these columns."""
     groups = frame.groupby(list(places), as_index=False)
     return groups.agg({"value": "mean", "variance": "mean", "cluster": "first"})
 
 
-def strata(long: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
+def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     """Paired differences by test set: cells of one dataset share their units, cells of two datasets do not."""
     if long["value"].isna().any():
         raise Lacking("a value is missing")
@@ -105,35 +104,30 @@ def strata(long: pd.DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     return [_stratum(table.loc[trainings], *facts) for table, *facts in tables]
 
 
-def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+def _numbers(frame: DataFrame, names: Sequence[str]) -> ndarray:
     """A number for each row, the same where all these columns are, in order of appearance."""
-    combined = np.zeros(len(frame), np.int64)
-    for name in names:
-        codes, values = pd.factorize(frame[name])
-        combined = combined * len(values) + codes
-    return pd.factorize(combined)[0]
+    if not names:
+        return np.zeros(len(frame), np.int64)
+    return frame.groupby(list(names), sort=False).ngroup().to_numpy()
 
 
-def _tables(part: pd.DataFrame, cell: np.ndarray, cells: int) -> list[tuple[pd.DataFrame, np.ndarray, float, float]]:
+def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame, ndarray, float, float]]:
     """Means [training, unit] over the cells of one test set, or of each cell where they share no units, with the
     cluster of every unit, the weight and the variance of the mean."""
     own = pd.unique(cell)
     whole = len(part) == len(own) * (_numbers(part, REPEATED).max() + 1)
     found = []
     for group in [part] if whole else [part[cell == number] for number in own]:
-        together = len(own) if whole else 1
-        values = group.set_index(REPEATED)["value"]
-        values = values if together == 1 else values.groupby(level=[0, 1]).mean()
-        table = values.unstack("unit").dropna(axis=1)
+        table = group.groupby(REPEATED)["value"].mean().unstack("unit").dropna(axis=1)
         if table.empty:
             raise Lacking("no test unit that every training was scored on")
-        clusters = group["cluster"].set_axis(group["unit"])
-        clusters = clusters[~clusters.index.duplicated()].reindex(table.columns).to_numpy()
-        found.append((table, clusters, together / cells, float(group["variance"].mean())))
+        clusters = group.drop_duplicates("unit").set_index("unit")["cluster"].reindex(table.columns)
+        weight = (len(own) if whole else 1) / cells
+        found.append((table, clusters.to_numpy(), weight, float(group["variance"].mean())))
     return found
 
 
-def _stratum(table: pd.DataFrame, clusters: np.ndarray, weight: float, variance: float) -> Stratum:
+def _stratum(table: DataFrame, clusters: ndarray, weight: float, variance: float) -> Stratum:
     values = table.to_numpy()
     if values.shape[1] == 1 or np.ptp(values, axis=1).max() <= 1e-9:
         known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
@@ -146,8 +140,8 @@ def _stratum(table: pd.DataFrame, clusters: np.ndarray, weight: float, variance:
 
 
 def curves(
-    rows: pd.DataFrame, sides: Sequence[Mapping], over: str, by: Sequence[str], paired_over: str
-) -> tuple[np.ndarray, np.ndarray]:
+    rows: DataFrame, sides: Sequence[Mapping], over: str, by: Sequence[str], paired_over: str
+) -> tuple[ndarray, ndarray]:
     """x, and y as [trainings, units, x]: the mean curve over the cells, of one side or of the difference of two."""
     keys = [*by, over]
     found = measured(rows, sides[0], keys)
@@ -162,12 +156,12 @@ def curves(
     wide = long.groupby([*REPEATED, over]).value.mean().unstack(over).dropna(axis=1)
     if wide.shape[1] < 3:
         raise Lacking(f"a trend needs three values of {over!r} that all units share, found {wide.shape[1]}")
-    shared = wide.unstack("training").dropna().stack("training", future_stack=True).reorder_levels([1, 0]).sort_index()
-    trainings = shared.index.get_level_values(0).nunique()
-    return wide.columns.to_numpy(float), shared[wide.columns].to_numpy().reshape(trainings, -1, wide.shape[1])
+    trainings = wide.index.get_level_values("training").nunique()
+    shared = wide.groupby("unit").filter(lambda part: len(part) == trainings).sort_index()
+    return wide.columns.to_numpy(float), shared.to_numpy().reshape(trainings, -1, wide.shape[1])
 
 
-def slope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> Interval:
+def slope(x: ndarray, y: ndarray, logarithmic: bool = False) -> Interval:
     """Least-squares slope over trainings and units; with one curve only, its Theil-Sen slope."""
     x = np.log(x) if logarithmic else x
     if y.shape[:2] == (1, 1):
@@ -176,7 +170,7 @@ def slope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> Interval:
     return contrast(y, centred / (centred @ centred))
 
 
-def contrast(y: np.ndarray, weights: np.ndarray) -> Interval:
+def contrast(y: ndarray, weights: ndarray) -> Interval:
     """Interval of a weighted sum along curves [trainings, units, x]; units that all agree to the digit count as one."""
     values = y @ weights
     if np.ptp(values, axis=1).max() < 1e-9:
@@ -184,7 +178,7 @@ def contrast(y: np.ndarray, weights: np.ndarray) -> Interval:
     return crossed_interval([Stratum(values, np.ones(values.shape[1]))])
 
 
-def rank_agreement(rows: pd.DataFrame, sides: Sequence[Mapping], by: Sequence[str]) -> Interval:
+def rank_agreement(rows: DataFrame, sides: Sequence[Mapping], by: Sequence[str]) -> Interval:
     """Spearman's correlation of the models' means under two measures; the interval counts models, of which there are
     few (Bonett and Wright 2000: Fisher's z with variance (1 + r²/2) / (n - 3))."""
     means = [measured(rows, side, ["model", *by]).groupby("model").value.mean() for side in sides]

@@ -16,19 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import chain
 from math import isfinite
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.claims import evidence
 from dialnb.claims.case import Case, Floor, Unjudged
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
-from dialnb.claims.papers import FLOORS, load_paper, matches, select
-from dialnb.claims.printed import CONTRADICTS, paper_checks
+from dialnb.claims.papers import FLOORS, compare_table, load_paper, matches, select
+from dialnb.claims.printed import printed_rows
 from dialnb.claims.verdicts import (
     CONTRADICTED,
     ENOUGH,
@@ -43,15 +45,7 @@ from dialnb.claims.verdicts import (
     strength,
 )
 from dialnb.errors import DataError
-from dialnb.evaluation.intervals import (
-    MANY,
-    Interval,
-    choice_interval,
-    crossed_interval,
-    mean_interval,
-    trainings_to_decide,
-    units_to_decide,
-)
+from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -59,15 +53,19 @@ TOP = 100.0
 """The most that a score in percent can be; scores up to one are fractions."""
 TO_BE_HAD = ("draws", "seeds", "fine-tuned models")
 """Units of which more can be made; test items, groups of them and datasets are what they are."""
+UNPRINTED = ("protocol", "ties")
+"""Columns on which no printed table differs from itself."""
 ORDER = (FAILS, UNDECIDED, HOLDS)
 """Verdicts from the weakest to the strongest: all parts of a claim must hold."""
+AGREES, CONTRADICTS, SILENT = "agree", "contradict it", "no numbers"
+"""What the cells that a paper prints say of its claim."""
 
 
 def judge_claims(
     slug: str,
-    results: pd.DataFrame,
+    results: DataFrame,
     not_run: Iterable[Mapping[str, str]] = (),
-    items: pd.DataFrame | None = None,
+    items: DataFrame | None = None,
     training: Mapping[str, float] | None = None,
     faults: Iterable[Mapping[str, Any]] = (),
 ) -> Judged:
@@ -90,7 +88,23 @@ def judge_claims(
         marks = ("", "") if verdict.verdict == NOT_RUN else strength(record)
         record["strength"], record["strength_words"] = marks
         records.append(record)
-    return Judged(pd.DataFrame(records, dtype=object))
+    return Judged(DataFrame(records, dtype=object))
+
+
+@cache
+def paper_checks(slug: str) -> dict[str, str]:
+    """What the printed cells of a paper say of each of its claims: they agree, contradict it, or there are none."""
+    case = Case(printed_rows(slug), printed=True)
+    checks = {}
+    for claim in load_claims(slug):
+        asked = replace(claim, **claim.printed, paired_over="seeds")
+        rows = {name: one for name, one in asked.rows.items() if name in case.results and name not in UNPRINTED}
+        try:
+            agrees = claim.kind == "value" or judge(replace(asked, rows=rows), case).verdict == HOLDS
+            checks[claim.id] = AGREES if agrees else CONTRADICTS
+        except DataError:
+            checks[claim.id] = SILENT
+    return checks
 
 
 def _final(claim: Claim, case: Case, reasons: list[Mapping[str, str]]) -> Verdict:
@@ -160,26 +174,23 @@ def judge(claim: Claim, case: Case) -> Verdict:
     lacking = {}
     groups = rows.groupby(claim.each) if claim.each else [("", rows)]
     sides = claim.sides if claim.kind in ("gain", "ordering") else [(claim.better, {})]
+    judge_part = getattr(judging, claim.kind)
     for value, part in groups:
         name = value if isinstance(value, str) else f"at {claim.each} {value:g}"
         for better, worse in sides:
             against = f"{evidence.describe(better)} against {evidence.describe(worse)}" if worse else ""
-            label = " ".join(filter(None, [against, name]))
+            label = f"{against} {name}".strip()
             try:
-                if claim.kind == "trend":
-                    parts.append((label, judging.trend(part)))
-                elif claim.kind == "statistic":
-                    parts += [(" ".join(filter(None, [name, cell])), v) for cell, v in judging.statistic(part)]
-                else:
-                    parts.append((label, judging.pair(part, better, worse, len(sides) * len(groups))))
+                found = list(judge_part(part, better, worse, len(sides) * len(groups)))
+                parts += [(f"{label} {cell}".strip(), verdict) for cell, verdict in found]
             except Lacking as error:
                 lacking[label] = error
-    if len(parts) < len(lacking) or not parts:
+    if not parts or (len(parts) < len(lacking) and not case.printed):
         raise _most_common(lacking, len(parts) + len(lacking))
     return _combine(parts, lacking, rows)
 
 
-def _combine(parts: list[tuple[str, Verdict]], lacking: Mapping[str, Lacking], rows: pd.DataFrame) -> Verdict:
+def _combine(parts: list[tuple[str, Verdict]], lacking: Mapping[str, Lacking], rows: DataFrame) -> Verdict:
     """All parts must hold; the verdict shows the weakest of them and names it."""
     label, weakest = min(parts, key=lambda part: _weakness(part[1]))
     words = [f"weakest of {len(parts)}: {label}"] if len(parts) > 1 else []
@@ -209,6 +220,10 @@ def _most_common(lacking: Mapping[str, Lacking], every: int) -> Lacking:
     return found
 
 
+Parts = Iterator[tuple[str, Verdict]]
+"""What a part of a claim is called beyond its sides, and its verdict."""
+
+
 @dataclass(frozen=True)
 class _Judging:
     """One claim before one case: a method for each kind of claim."""
@@ -216,7 +231,7 @@ class _Judging:
     claim: Claim
     case: Case
 
-    def pair(self, rows: pd.DataFrame, better: Mapping, worse: Mapping, pairs: int) -> Verdict:
+    def gain(self, rows: DataFrame, better: Mapping, worse: Mapping, pairs: int) -> Parts:
         """One comparison. With several, all must hold at 95 %, and one fails the claim at 95 % over all of them."""
         claim = self.claim
         used = self._used(rows, [better, worse])
@@ -226,20 +241,27 @@ class _Judging:
             self._check_room(rows, better, worse)
         strata = evidence.strata(gaps, claim.paired_over == "datasets")
         sign = -1 if claim.lower else 1
-        found = crossed_interval(strata).scaled(sign)
-        of_all = crossed_interval(strata, 1 - 0.05 / pairs).scaled(sign)
+        found = self._known(crossed_interval(strata).scaled(sign))
+        of_all = self._known(crossed_interval(strata, 1 - 0.05 / pairs).scaled(sign))
         verdict = HOLDS if found.low > claim.margin else FAILS if of_all.high < claim.margin else UNDECIDED
         if verdict == UNDECIDED and found.high < claim.margin:  # alone it would fail: show what leaves it open
             joint = f" that covers all {pairs} comparisons at 95 %"
-            return self._worded(verdict, of_all, used, joint=joint, floor=floor)
-        return self._worded(verdict, found, used, floor=floor)
+            yield "", self._worded(verdict, of_all, used, joint=joint, floor=floor)
+        else:
+            yield "", self._worded(verdict, found, used, floor=floor)
 
-    def _used(self, rows: pd.DataFrame, sides: list[Mapping]) -> pd.DataFrame:
+    ordering = gain
+
+    def _known(self, found: Interval) -> Interval:
+        """The interval of what was measured; a printed value is what it is."""
+        return replace(found, low=found.estimate, high=found.estimate) if self.case.printed else found
+
+    def _used(self, rows: DataFrame, sides: list[Mapping]) -> DataFrame:
         used = rows[np.any([matches(rows, side) for side in sides], axis=0)]
         self.case.refuse_faults(used, self.claim)
         return used
 
-    def _floor(self, rows: pd.DataFrame, sides: list[Mapping]) -> str:
+    def _floor(self, rows: DataFrame, sides: list[Mapping]) -> str:
         """The strongest floor that the trained sides are above; a side that is not above its floors is not judged."""
         strongest = ""
         for side in sides if self.claim.learned or not self.claim.lower else ():
@@ -250,15 +272,15 @@ class _Judging:
                 strongest = strongest or floor.strongest
         return strongest
 
-    def _floor_of(self, rows: pd.DataFrame, side: Mapping) -> Floor:
+    def _floor_of(self, rows: DataFrame, side: Mapping) -> Floor:
         where = {**self.claim.rows, **self._each(rows), **side, **self.claim.learned}
         return self.case.floor(where, side, self.claim.by)
 
-    def _each(self, rows: pd.DataFrame) -> dict[str, list]:
+    def _each(self, rows: DataFrame) -> dict[str, list]:
         """The value of the column in whose groups the claim is judged, where it names one."""
         return {self.claim.each: rows[self.claim.each].unique().tolist()} if self.claim.each else {}
 
-    def _check_room(self, rows: pd.DataFrame, better: Mapping, worse: Mapping) -> None:
+    def _check_room(self, rows: DataFrame, better: Mapping, worse: Mapping) -> None:
         """A margin must fit between what the better side has and its floor, and below the top of the scale."""
         margin = self.claim.margin
         scores = select(rows, better)["value"]
@@ -269,7 +291,7 @@ class _Judging:
         if isfinite(room) and (others.mean() + margin > top or room < margin):
             raise Unjudged("no room", f"{margin:g} do not fit between {best:.3g} and the floor {best - room:.3g}")
 
-    def _gaps(self, rows: pd.DataFrame, better: Mapping, worse: Mapping) -> pd.DataFrame:
+    def _gaps(self, rows: DataFrame, better: Mapping, worse: Mapping) -> DataFrame:
         """Paired differences of a comparison: over test items where the claim asks for them and they were kept."""
         claim = self.claim
         source = rows
@@ -283,10 +305,10 @@ class _Judging:
         places = [name for name in ("dataset", *evidence.REPEATED) if name in gaps]
         return evidence.minus(evidence.mean_within(gaps, places), evidence.mean_within(other, places))
 
-    def trend(self, rows: pd.DataFrame) -> Verdict:
+    def trend(self, rows: DataFrame, *_: Any) -> Parts:
         """The shape of a curve, or of the gap between two."""
         claim = self.claim
-        over = self.claim.trend["over"]
+        over = claim.trend["over"]
         shape = claim.trend.get("shape", "rising")
         at = claim.trend.get("at")
         sides = [claim.better, claim.worse] if claim.worse else [claim.better]
@@ -296,7 +318,8 @@ class _Judging:
         x, y = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
         y = -y if claim.lower else y
         if shape in ("rising", "falling"):
-            found = evidence.slope(x, y, claim.trend.get("scale") == "log").scaled(1 if shape == "rising" else -1)
+            slope = evidence.slope(x, y, claim.trend.get("scale") == "log")
+            found = self._known(slope.scaled(1 if shape == "rising" else -1))
             verdict = _side(found, claim.margin)
         elif shape == "flat-after":
             turn = int(np.abs(x - at).argmin())
@@ -317,15 +340,19 @@ class _Judging:
             if not wanted.any():
                 raise Lacking(f"not measured: {over} at {at}")
             found, verdict = choice_interval(options, places, wanted)
+            if self.case.printed:
+                verdict = HOLDS if found.estimate in places[wanted] else FAILS
             reason = f"{'peak at' if peak else 'largest step ends at'} {over} {found.estimate:g}"
-        return self._worded(verdict, found, used, reason=reason, floor=floor)
+        yield "", self._worded(verdict, found, used, reason=reason, floor=floor)
 
-    def statistic(self, rows: pd.DataFrame) -> Iterator[tuple[str, Verdict]]:
+    def statistic(self, rows: DataFrame, *_: Any) -> Parts:
         """A number of every cell, or the agreement of two rankings of the models, that must lie in a range."""
         claim = self.claim
-        limits = self.claim.statistic["range"]
-        sides = self.claim.statistic.get("between")
+        limits = claim.statistic["range"]
+        sides = claim.statistic.get("between")
         if sides:
+            if self.case.printed:
+                raise Lacking("a correlation over the printed models is no check")
             self._used(rows, sides)
             found = evidence.rank_agreement(rows, sides, claim.by)
             verdict = _inside(found, *limits)
@@ -343,7 +370,8 @@ class _Judging:
 
     def value(self) -> Verdict:
         """An absolute value, judged only where encoder and data are the paper's: within `margin` of what is printed."""
-        cell = select(self.case.compared(self.claim.published["table"]), self.claim.published).iloc[0]
+        compared = compare_table(self.case.slug, self.claim.published["table"], self.case.results).rows
+        cell = select(compared, self.claim.published).iloc[0]
         if cell.status != "ran":
             label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
             raise Lacking(f"{label}: {cell.note}")
@@ -366,7 +394,7 @@ class _Judging:
         self,
         verdict: str,
         found: Interval,
-        rows: pd.DataFrame,
+        rows: DataFrame,
         *,
         trained: bool | None = None,
         reason: str = "",
@@ -413,13 +441,13 @@ class _Judging:
         if not isfinite(found.low):
             return None, ""
         if trained and found.trainings >= ENOUGH:
-            needed = trainings_to_decide(found, self.claim.margin)
+            needed = to_decide(found, self.claim.margin, trainings=True)
             small = "; more trainings would not decide it: the test set is too small for the effect"
             return needed, f"; about {needed:,} trainings would decide" if needed else small
         if unit not in TO_BE_HAD:
             return None, f"; there are no more {unit} to be had"
-        needed = units_to_decide(found, self.claim.margin)
-        return needed, f"; about {needed:,} {unit} would decide" if needed and needed <= MANY else ""
+        needed = to_decide(found, self.claim.margin)
+        return needed, f"; about {needed:,} {unit} would decide" if needed else ""
 
 
 def _side(found: Interval, line: float) -> str:

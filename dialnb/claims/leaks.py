@@ -21,27 +21,18 @@ if TYPE_CHECKING:
 
 
 @cache
-def known_overlaps() -> list[dict[str, Any]]:
-    """The entries of ``registry/leaks.yaml``."""
-    return _registry("leaks.yaml")
-
-
-@cache
-def earlier_encoders() -> dict[str, list[str]]:
-    """What encoders that were bundled before had read, by the hash of their weights (``registry/earlier.yaml``)."""
-    return _registry("earlier.yaml")
-
-
-def _registry(name: str) -> Any:
-    return yaml.safe_load((files("dialnb") / "data" / "registry" / name).read_text("utf-8"))
+def registry(name: str) -> Any:
+    """``leaks.yaml``, the known overlaps, or ``earlier.yaml``: what encoders that were bundled before had read, by the
+    hash of their weights."""
+    return yaml.safe_load((files("dialnb") / "data" / "registry" / f"{name}.yaml").read_text("utf-8"))
 
 
 @cache
 def read_by(encoder: str, weights: str = "") -> tuple[str, ...]:
     """The parts of corpora that a bundled encoder, of now or of these earlier weights, has read; of others nothing is
     known."""
-    if weights in earlier_encoders():
-        return tuple(earlier_encoders()[weights])
+    if weights in registry("earlier"):
+        return tuple(registry("earlier")[weights])
     path = files("dialnb") / "assets" / "encoders" / encoder / "training.json"
     return tuple(json.loads(path.read_text("utf-8")).get("read", ())) if path.is_file() else ()
 
@@ -54,20 +45,20 @@ def leaks(encoder: str, test: str, weights: Mapping[str, str] = MappingProxyType
 
     >>> leaks("mini", "UbuntuIRC")
     ''
-    >>> leaks("English ELECTRA (from mini)", "UbuntuIRC", {"mini": next(iter(earlier_encoders()))})
+    >>> leaks("English ELECTRA (from mini)", "UbuntuIRC", {"mini": next(iter(registry("earlier")))})
     'mini has read the lines of Ubuntu IRC that this test is made of'
     """
     derived = re.fullmatch(r".*\(from (.+)\)", encoder)
     start = derived[1] if derived else encoder
     read = read_by(start, weights.get(start, ""))
-    for entry in known_overlaps():
+    for entry in registry("leaks"):
         if entry["test"] == test and "said" in entry and not set(read).isdisjoint(entry["corpora"]):
             return f"{start} {entry['said']}"
     return ""
 
 
-def leak_notes(rows: pd.DataFrame, encoder: str = "") -> pd.Series:
-    """For each tidy row the sentence of `leaks`, by the encoder of the row or, where it names none, the run's.
+def leak_notes(rows: pd.DataFrame) -> pd.Series:
+    """For each tidy row the sentence of `leaks` about its encoder; no two rows may share a number.
 
     Rows that `dialnb.files.read_rows` read from a run know the weights of its encoders.
     """
@@ -76,14 +67,11 @@ def leak_notes(rows: pd.DataFrame, encoder: str = "") -> pd.Series:
     from dialnb.claims.papers import select
 
     weights = rows.attrs.get("weights", {})
-    index = rows.index
-    rows = rows.reset_index(drop=True)  # two measurements of one cell may share a number
-    notes = pd.Series("", index=rows.index, dtype=object)
-    names = rows["encoder"] if "encoder" in rows else pd.Series(None, rows.index)
-    encoders = names.astype(object).fillna(encoder)
-    for entry in known_overlaps():
+    notes = pd.Series("", rows.index, dtype=object)
+    encoders = rows.get("encoder", notes).astype(object).fillna("")
+    for entry in registry("leaks"):
         for where in entry.get("rows", ()):
             touched = encoders[select(rows, where).index]
             sentences = {name: leaks(str(name), entry["test"], weights) for name in touched.unique()}
             notes[touched.index] = touched.map(sentences)
-    return notes.set_axis(index)
+    return notes

@@ -6,7 +6,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -139,12 +139,8 @@ def parse_paper(raw: Fields, where: str) -> Paper:
     by_id = {table.id: table for table in tables}
     if len(by_id) < len(tables):
         raise DataError(f"{where}: table ids must be unique, found {[table.id for table in tables]}")
-    return Paper(
-        **head,
-        tables=by_id,
-        figures=tuple(raw.get("figures", ())),
-        mismatches=tuple(raw.get("mismatches", ())),
-    )
+    lists = {field: tuple(raw.get(field, ())) for field in ("figures", "mismatches")}
+    return Paper(**head, tables=by_id, **lists)
 
 
 def published(slug: str, table: str) -> pd.DataFrame:
@@ -185,7 +181,7 @@ def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:
 
 
 def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
-    """For every row whether `select` keeps it; columns that are categories are quick to ask."""
+    """For every row whether `select` keeps it."""
     import numpy as np
     import pandas as pd
 
@@ -193,28 +189,22 @@ def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
     for column, wanted in where.items():
         if column not in rows:
             return np.zeros(len(rows), bool)
-        folded = dataset_name if column == "dataset" else str
         many = wanted if isinstance(wanted, list | tuple) else [wanted]
-        named = {folded(one) if isinstance(one, str) else one for one in many}
-        values = rows[column]
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            codes = values.cat.codes
-            values = values.cat.categories
-        else:
-            codes, values = pd.factorize(values, use_na_sentinel=False)
-        kept &= np.array([not named.isdisjoint(_readings(value, folded)) for value in values], bool)[codes]
+        named = {_readable(one, column) for one in many}
+        codes, values = pd.factorize(rows[column], use_na_sentinel=False)
+        kept &= np.array([_readable(value, column) in named for value in values], bool)[codes]
     return kept
 
 
-def _readings(value: Any, folded: Callable[[str], str]) -> list[Any]:
-    """What a value may be asked for as: its text, the number that it spells, or None where it is absent."""
+def _readable(value: Any, column: str) -> float | str:
+    """A value as it is compared: the number that it is or spells, else its text; empty where it is absent."""
     if value is None or value != value:
-        return [None]
-    readings = [folded(value)] if isinstance(value, str) else []
+        return ""
     try:
-        return [*readings, float(value)]
+        number = float(value)
+        return number if number == number else str(value)  # "nan" may be a name
     except ValueError:
-        return [*readings, None] if value == "" else readings
+        return dataset_name(value) if column == "dataset" else str(value)
 
 
 def dataset_name(name: object) -> str:
@@ -223,7 +213,7 @@ def dataset_name(name: object) -> str:
 
 
 def compare_table(
-    slug: str, table: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] | pd.DataFrame = ()
+    slug: str, table: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] = ()
 ) -> Comparison:
     """One printed table with our results beside it; shows itself in a notebook, and writes CSV, Markdown and LaTeX.
 
@@ -252,11 +242,10 @@ def _parse_table(raw: Fields, where: str) -> Table:
                 f"found {len(values)}"
             )
         rows.append(Row(labels, tuple(values)))
-    checks = tuple(raw.get("average_checks", ()))
-    notes = tuple(raw.get("notes", ()))
-    head = raw["id"], raw["caption"], raw["kind"], raw["unit"]
+    head = {field: raw[field] for field in ("id", "caption", "kind", "unit")}
+    lists = {field: tuple(raw.get(field, ())) for field in ("average_checks", "notes")}
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
-    return Table(*head, columns, tuple(rows), checks, notes, raw.get("decimals"), best)
+    return Table(**head, columns=columns, rows=tuple(rows), **lists, decimals=raw.get("decimals"), best=best)
 
 
 def _find(slug: str, table: str) -> Table:

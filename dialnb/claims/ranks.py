@@ -8,15 +8,16 @@ from math import inf, nan, sqrt
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 from scipy import stats
 
 from dialnb.errors import DataError
 
 
-def ranks_of(scores: pd.DataFrame) -> pd.DataFrame:
+def ranks_of(scores: DataFrame) -> DataFrame:
     """Ranks [method, task] of scores [method, task], 1 for the highest; equal scores share the mean of their ranks.
 
-    >>> ranks_of(pd.DataFrame({"intents": [80, 90, 80]}, index=["a", "b", "c"]))["intents"].tolist()
+    >>> ranks_of(DataFrame({"intents": [80, 90, 80]}, index=["a", "b", "c"]))["intents"].tolist()
     [2.5, 1.0, 2.5]
     """
     if scores.isna().any(axis=None):
@@ -25,7 +26,7 @@ def ranks_of(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.rank(ascending=False, method="average")
 
 
-def friedman(scores: pd.DataFrame) -> tuple[float, float]:
+def friedman(scores: DataFrame) -> tuple[float, float]:
     """Friedman's statistic with its correction for ties, and the probability of one as large if all methods were
     equal; (nan, nan) with fewer than three methods or two tasks."""
     methods, tasks = scores.shape
@@ -58,7 +59,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return np.minimum(stepped, 1.0)[np.argsort(order)]
 
 
-def against_best(scores: pd.DataFrame) -> pd.DataFrame:
+def against_best(scores: DataFrame) -> DataFrame:
     """Of every method but the one with the best mean rank: its mean rank, on how many tasks that one beats it, and
     Wilcoxon's p over tasks with Holm's correction."""
     means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
@@ -69,4 +70,4 @@ def against_best(scores: pd.DataFrame) -> pd.DataFrame:
     lost = [f"{int((gap > 0).sum())} of {len(gap)}" for gap in gaps.values()]
     found = {"mean rank": means[others].to_numpy(), f"{best} is better on": lost}
     found["p (Wilcoxon, Holm)"] = holm(np.array(p_values))
-    return pd.DataFrame(found, index=pd.Index(others, name="model"))
+    return DataFrame(found, index=pd.Index(others, name="model"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader
+from pandas import DataFrame
 
 from dialnb.claims.papers import Cell, Table
 
@@ -20,13 +22,6 @@ OWN = "own"
 """The kind of tables of which nothing was printed."""
 
 RAN, SUBSTITUTE, CONSTANT, NOT_RUN = "ran", "substitute", "constant", "not run"
-LAYOUT = [
-    {"selector": "caption", "props": "text-align: left; white-space: nowrap"},
-    {"selector": "th, td", "props": "white-space: nowrap"},
-    {"selector": "th.col_heading.level0", "props": "text-align: center"},
-]
-"""Lines of a wide table stay low: it scrolls sideways, and only the notes are broken into lines."""
-
 LATEX = str.maketrans(
     {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "–": "--"}
@@ -39,7 +34,7 @@ class Comparison:
 
     slug: str
     table: Table
-    rows: pd.DataFrame
+    rows: DataFrame
     command: str = ""  # that makes it
 
     @property
@@ -71,74 +66,26 @@ class Comparison:
             found.append({"labels": labels, "status": status, "note": _note(status, notes), "cells": cells})
         return found
 
-    def texts(self) -> pd.DataFrame:
-        """The table as text: row labels, then for each column ours and, of a printed table, what the paper prints and
-        the difference."""
-        lines = []
-        for row in self.grid:
-            line = {("", name): row["labels"].get(name, "") for name in self.labels}
-            for column, cell in row["cells"].items():
-                for part in self.parts:
-                    line[column, part] = cell[part]
-            lines.append(line | {("", "status"): row["status"], ("", "note"): row["note"]})
-        frame = pd.DataFrame(lines)
-        frame.columns = pd.MultiIndex.from_tuples(frame.columns)
-        return frame
-
-    @property
-    def style(self) -> Styler:
-        """`texts` as a styled data frame: best of ours bold, the paper's values and rows that did not run greyed."""
-        texts = self.texts()
-        looks = [[self._look(row, *column) for column in texts.columns] for row in self.grid]
-        looks = pd.DataFrame(looks, texts.index, texts.columns)
-        caption = f"{self.table.id}. {self.table.caption} ({self.table.unit}). Best of ours in bold, ± 95 % interval."
-        shown = escaped(texts, caption).hide(axis="index").apply(lambda _: looks, axis=None)
-        words = {("", name): [{"selector": "", "props": "text-align: left"}] for name in (*self.labels, "status")}
-        words["", "note"] = [{"selector": "", "props": "text-align: left; white-space: normal; min-width: 32em"}]
-        return shown.set_table_styles(LAYOUT).set_table_styles(words, overwrite=False)
-
-    def _look(self, row: dict[str, Any], column: str, part: str) -> str:
-        """The style of one cell of `texts`."""
-        published = column and part != "ours"
-        if published or row["status"] in (CONSTANT, NOT_RUN):
-            return "opacity: 0.7"
-        return "font-weight: bold" if column and row["cells"][column]["best"] else ""
-
-    def _repr_html_(self) -> str:
-        made = f"<p>Made by <code>{escape(self.command)}</code></p>" if self.command else ""
-        return self.style.to_html() + made
-
     def csv(self) -> str:
         """The tidy rows, numbers unrounded."""
         return self.rows.drop(columns="row").to_csv(index=False, lineterminator="\n")
 
     def markdown(self) -> str:
         """A pipe table; a cell reads `ours ± interval (paper, difference)`: what is in parentheses was published."""
-        head, *body = self._lines("**{}**".format, lambda text: text.replace("|", "\\|"))
-        rule = ["---"] * len(self.labels) + ["---:"] * len(self.table.columns)
-        return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *body])
+        return self._render("table.md.j2", "**{}**", lambda text: text.replace("|", "\\|"))
 
     def latex(self) -> str:
         """A `tabular` with booktabs rules; cells as in Markdown."""
-        lines = self._lines(r"\textbf{{{}}}".format, lambda text: text.translate(LATEX))
-        head, *body = (" & ".join(line) + r" \\" for line in lines)
-        columns = "l" * len(self.labels) + "r" * len(self.table.columns)
-        top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
-        return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}", ""])
+        return self._render("table.tex.j2", r"\textbf{{{}}}", lambda text: text.translate(LATEX))
 
-    def _lines(self, bold: Callable[[str], str], escape: Callable[[str], str]) -> list[list[str]]:
-        """Head and rows of texts, a cell each, in the marks of Markdown or LaTeX."""
-        lines = [[escape(name) for name in (*self.labels, *self.table.columns)]]
-        for row in self.grid:
-            mark = {SUBSTITUTE: " (substitute)", NOT_RUN: " (not run)"}.get(row["status"], "")
-            line = [escape(row["labels"].get(name, "") + mark * (name == "model")) for name in self.labels]
-            for cell in row["cells"].values():
-                ours = bold(escape(cell["ours"])) if cell["best"] else escape(cell["ours"])
-                same = f"{cell['same']} over the same columns" if cell["same"] else ""
-                published = ", ".join(filter(None, (cell["paper"], same, cell["difference"])))
-                line.append(f"{ours} ({escape(published)})".strip() if published else ours)
-            lines.append(line)
-        return lines
+    def _repr_html_(self) -> str:
+        """The styled table: best of ours bold, the paper's values and rows that did not run greyed."""
+        return self._render("table.html.j2")
+
+    def _render(self, template: str, bold: str = "", escape: Callable[[str], str] = str) -> str:
+        names = ("slug", "table", "labels", "parts", "grid", "command")
+        shown = {name: getattr(self, name) for name in names}
+        return render(template, **shown, columns=list(self.table.columns), bold=bold.format, escape=escape)
 
     def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
         """The texts of one cell; `facts` is what a reader sees who points at it."""
@@ -176,7 +123,18 @@ class Comparison:
         return set(zip(found.row, found.column))
 
 
-def escaped(frame: pd.DataFrame, caption: str = "", formats: Any = None) -> Styler:
+@cache
+def _templates() -> Environment:
+    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    return Environment(loader=PackageLoader("dialnb.claims", "."), autoescape=lambda name: ".html" in name, **options)
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of this folder with these values; in HTML, they are text whatever they hold."""
+    return _templates().get_template(template).render(values)
+
+
+def escaped(frame: DataFrame, caption: str = "", formats: Any = None) -> Styler:
     """A data frame as a styled table whose cells, labels and caption are text, whatever they hold: pandas' own is not.
 
     `formats` are those of `Styler.format`.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.claims.leaks import leak_notes
 from dialnb.errors import DataError
@@ -24,7 +25,7 @@ FRACTION_SHARES = ("R10@", "P@1", "Original R", "Adversarial R", "Adversarial fi
 """Metrics that are shares of test items: where there is one seed, n gives their interval."""
 
 
-def prepared(rows: pd.DataFrame) -> pd.DataFrame:
+def prepared(rows: DataFrame) -> DataFrame:
     """Tidy rows with their labels as categories, which are quick to select, absent ones as empty texts.
 
     Five columns are added: the `training` and the `unit` of a value, the `cluster` of the unit, the `variance` of the
@@ -51,7 +52,7 @@ def prepared(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**columns)
 
 
-def item_variances(rows: pd.DataFrame) -> pd.Series:
+def item_variances(rows: DataFrame) -> pd.Series:
     """Sampling variance of shares of n test items, in the unit of their values; NaN where the metric is no share."""
     if "metric" not in rows or "n" not in rows:
         return pd.Series(np.nan, rows.index)
@@ -63,7 +64,7 @@ def item_variances(rows: pd.DataFrame) -> pd.Series:
     return variance.where(metric.str.startswith(PERCENT_SHARES + FRACTION_SHARES) & (n > 0))
 
 
-def check_unambiguous(rows: pd.DataFrame, within: Iterable[str] = ()) -> None:
+def check_unambiguous(rows: DataFrame, within: Iterable[str] = ()) -> None:
     """Refuse rows that repeat a model and seed: they are two measurements, and averaging them would hide it."""
     keys = [name for name in ("model", *REPLICATES, *within) if name in rows]
     doubled = rows[rows.duplicated(keys, keep=False)]

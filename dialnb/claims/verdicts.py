@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dialnb.claims.papers import Fields, load_cells
-from dialnb.claims.rendering import escaped
+from dialnb.claims.rendering import render
 from dialnb.evaluation.intervals import PLACE
 
 HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
@@ -136,22 +136,5 @@ class Judged:
         return {verdict: int((self.frame.verdict == verdict).sum()) for verdict in VERDICTS}
 
     def _repr_html_(self) -> str:
-        records = self.to_dict()
-        shown = pd.DataFrame(
-            {
-                "verdict": [f"{MARKS[record['verdict']]} {verdict_text(record)}" for record in records],
-                "trust": self.frame.strength,
-                "claim": self.frame.statement,
-                "where": self.frame["where"],
-                "the paper's own cells": self.frame.paper,
-                "estimate [95 % interval]": [interval_text(record) for record in records],
-                "floor": self.frame.floor,
-                "why": self.frame.reason,
-            }
-        )
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
-        caption = f"Claims: {counts}. Trust: encoder, trainings, share of the printed training (● enough, ○ not)."
-        look = {"text-align": "left", "vertical-align": "top", "white-space": "normal"}
-        style = escaped(shown, caption).hide(axis="index").set_properties(**look)
-        left = [("text-align", "left")]
-        return style.set_table_styles([{"selector": part, "props": left} for part in ("th", "caption")]).to_html()
+        words = {"MARKS": MARKS, "verdict_text": verdict_text, "interval_text": interval_text}
+        return render("claims.html.j2", claims=self.to_dict(), counts=self.counts, **words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import load
 from dialnb.evaluation.intent import evaluate_prototypes
@@ -22,19 +23,18 @@ def intent_sets() -> dict[str, tuple[list, list]]:
     sets = {}
     for name, (dataset, variant) in INTENT_SETS.items():
         records = [record for record in load(f"bundled/{dataset}", variant) if record.intent != "oos"]
-        train, test = ([record for record in records if record.split == split] for split in ("train", "test"))
-        sets[name] = train, test
+        sets[name] = tuple([one for one in records if one.split == split] for split in ("train", "test"))
     return sets
 
 
-def intent_scores(encoder: SupportsEncode, sets: dict | None = None, **options) -> pd.DataFrame:
+def intent_scores(encoder: SupportsEncode, sets: dict | None = None) -> DataFrame:
     """Tidy rows of 1- and 5-shot prototype accuracy, ten seeds, for each of the four datasets."""
     sets = sets or intent_sets()
-    rows = [evaluate_prototypes(encoder, *parts, dataset=name, **options) for name, parts in sets.items()]
+    rows = [evaluate_prototypes(encoder, *parts, dataset=name) for name, parts in sets.items()]
     return pd.concat(rows, ignore_index=True)
 
 
-def intent_summary(rows: pd.DataFrame) -> pd.DataFrame:
+def intent_summary(rows: DataFrame) -> DataFrame:
     """Mean accuracy per number of shots and dataset, and their average with a 95 % interval over seeds."""
     table = rows.groupby(["shots", "dataset"], sort=False)["value"].mean().unstack()
     by_seed = rows.groupby(["shots", "seed"])["value"].mean().unstack()

@@ -8,15 +8,18 @@ scored on the test set. The encoder that comes in is never changed: each run tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dialnb.errors import DataError, TrainingError
+from dialnb.errors import TrainingError
+from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.seeding import seeded
 
 
@@ -45,29 +48,18 @@ TRAINING_SEED = 24
 """Seed of initialisation, order and dropout, the same for every split as in the authors' code."""
 
 
-@dataclass(frozen=True)
-class FineTuned:
-    """What a run did: best validation score, the step it was reached at, and all validations (step, score)."""
-
-    best: float
-    step: int
-    validations: tuple[tuple[int, float], ...]
-
-
 def finetune(
     model: nn.Module,
     n: int,
-    batch_loss: Callable[[np.ndarray], Tensor],
+    batch_loss: Callable[[ndarray], Tensor],
     validate: Callable[[], float],
     recipe: FineTuning,
-) -> FineTuned:
+) -> None:
     """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
 
     ``batch_loss`` receives row numbers of the training examples; ``validate`` scores the model as it is (higher is
     better). A score must exceed 0 and every earlier one to count as an improvement.
     """
-    if n < 1:
-        raise DataError("fine-tuning needs at least one training example")
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0, fused=True)
     total = max(1, n * recipe.epochs // recipe.batch_size)
     warm = int(total * recipe.warmup)
@@ -77,11 +69,9 @@ def finetune(
     generator = np.random.default_rng(TRAINING_SEED)
     interval = max(recipe.eval_steps, -(-n // recipe.batch_size))
     best = 0.0
-    best_step = 0
     fruitless = 0
     step = 0
     best_state = _copy_state(model)
-    validations = []
     with seeded(TRAINING_SEED):
         model.train()
         for _ in range(recipe.epochs):
@@ -91,10 +81,8 @@ def finetune(
                     model.eval()
                     with torch.no_grad():
                         score = validate()
-                    validations.append((step, score))
                     if score > best:
                         best = score
-                        best_step = step
                         fruitless = 0
                         best_state = _copy_state(model)
                     else:
@@ -112,7 +100,6 @@ def finetune(
                 break
     model.load_state_dict(best_state)
     model.eval()
-    return FineTuned(best, best_step, tuple(validations))
 
 
 class Classifier(nn.Module):
@@ -132,9 +119,9 @@ class Classifier(nn.Module):
 
 def fit_classifier(
     encoder: nn.Module,
-    train: tuple[Sequence[Sequence[int]], np.ndarray],
-    validation: tuple[Sequence[Sequence[int]], np.ndarray],
-    score: Callable[[np.ndarray, np.ndarray], float],
+    train: tuple[Sequence[Sequence[int]], ndarray],
+    validation: tuple[Sequence[Sequence[int]], ndarray],
+    score: Callable[[ndarray, ndarray], float],
     recipe: FineTuning,
 ) -> Classifier:
     """Fine-tune on (token ids, targets): class numbers [n], or a 0/1 matrix [n, classes] for several labels each.
@@ -159,20 +146,37 @@ def fit_classifier(
     return model
 
 
+def few_shot_logits(
+    encoder: nn.Module,
+    train: tuple[Sequence[str], ndarray],
+    labels: Sequence[Hashable],
+    test: Sequence[str],
+    score: Callable[[ndarray, ndarray], float],
+    draws: tuple[Iterable[int], Iterable[int]],
+    recipe: FineTuning,
+) -> Iterator[tuple[ndarray, dict[str, Any]]]:
+    """Fine-tune on every draw (shots, seeds) of a few examples: the logits of the test texts, and what made them.
+
+    ``train`` are texts and targets; the ``labels`` tell how many examples of each are drawn.
+    """
+    texts, targets = train
+    tokens, asked = (encoder.tokenize(part, recipe.max_length, "right") for part in (texts, test))
+    for (k, seed), split in few_shot_splits(labels, *draws).items():
+        parts = [([tokens[row] for row in part], targets[part]) for part in (split.train, split.validation)]
+        logits = in_batches(fit_classifier(encoder, *parts, score, recipe), asked)
+        settings = {"protocol": "code", "n": len(test), "method": "fine-tuning", "seed": seed, "shots": k}
+        yield logits, {**settings, "train_size": len(split.train)}
+
+
 @torch.no_grad()
-def in_batches(function: Callable[[list], Tensor], ids: Sequence[Sequence[int]], batch_size: int = 256) -> np.ndarray:
+def in_batches(function: Callable[[list], Tensor], ids: Sequence[Sequence[int]], batch_size: int = 256) -> ndarray:
     """``function`` over all token-id lists, in batches of similar length, as one array in the given order."""
     order = np.argsort([-len(row) for row in ids], kind="stable")
-    parts = [
-        function([ids[row] for row in order[start : start + batch_size]]).float().cpu().numpy()
-        for start in range(0, len(ids), batch_size)
-    ]
-    if not parts:
-        raise DataError("there is nothing to score: the list of texts is empty")
-    stacked = np.concatenate(parts)
-    result = np.empty_like(stacked)
-    result[order] = stacked
-    return result
+    parts = []
+    for start in range(0, len(ids), batch_size):
+        batch = [ids[row] for row in order[start : start + batch_size]]
+        parts.append(function(batch).float().cpu().numpy())
+    return np.concatenate(parts)[np.argsort(order)]
 
 
 def _copy_state(model: nn.Module) -> dict[str, Tensor]:

@@ -50,21 +50,20 @@ class Lexical:
     def pooling(self) -> str:
         return self.encoder.pooling
 
-    @property
-    def weights(self) -> np.ndarray:
-        """How rare each piece is [vocabulary]."""
-        return self._known[0]
+    @cached_property
+    def known(self) -> sparse.csr_matrix:
+        """Counts of the pieces in the texts of the source."""
+        texts = self.source.texts() if hasattr(self.source, "texts") else self.source
+        distinct = dict.fromkeys(getattr(text, "text", text) for text in texts)
+        return self.counts(bare_pieces(self.encoder, thin(list(distinct), ENOUGH_TEXTS)))
 
     @cached_property
-    def _known(self) -> tuple[np.ndarray, float]:
-        """The weights of the pieces, and how long a text of the source is on average."""
-        texts = self.source.texts() if hasattr(self.source, "texts") else self.source
-        distinct = thin(list(dict.fromkeys(getattr(text, "text", text) for text in texts)), ENOUGH_TEXTS)
-        known = self.counts(bare_pieces(self.encoder, distinct))
-        present = np.asarray((known > 0).sum(0)).ravel()
-        weights = np.log((1 + len(distinct)) / (1 + present))
+    def weights(self) -> np.ndarray:
+        """How rare each piece is [vocabulary]."""
+        present = np.asarray((self.known > 0).sum(0)).ravel()
+        weights = np.log((1 + self.known.shape[0]) / (1 + present))
         weights[list(self.tokenizer.get_added_vocab().values())] = 0
-        return weights, float(known.sum() / max(1, len(distinct)))
+        return weights
 
     def counts(self, ids: Sequence[Sequence[int]]) -> sparse.csr_matrix:
         """How often each piece occurs in each sequence [n, vocabulary]."""
@@ -81,7 +80,8 @@ class Lexical:
         if self.weighting == "TF-IDF":
             return normalise(weighted.multiply(self.weights).tocsr())
         lengths = np.repeat(np.asarray(weighted.sum(1)).ravel(), np.diff(weighted.indptr))
-        pay = SATURATION * (1 - LENGTH + LENGTH * lengths / self._known[1])
+        usual = float(self.known.sum() / max(1, self.known.shape[0]))
+        pay = SATURATION * (1 - LENGTH + LENGTH * lengths / usual)
         weighted.data = weighted.data * (SATURATION + 1) / (weighted.data + pay)
         return weighted.multiply(self.weights).tocsr()
 

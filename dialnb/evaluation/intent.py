@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
+from numpy import ndarray
 from scipy import sparse
 
-from dialnb.evaluation.finetuning import INTENTS, FineTuning, fit_classifier, in_batches
-from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
-from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
+from dialnb.data.records import IntentUtterance
+from dialnb.evaluation.finetuning import INTENTS, FineTuning, few_shot_logits
+from dialnb.evaluation.metrics import Scores, accuracy, evaluator
+from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits
+from dialnb.evaluation.vectors import SupportsEncode, encode, labelled, nearest, normalise
 
 Form = Literal["code", "cosine"]
 PROTOCOL_OF_FORM = {"code": "code", "cosine": "paper"}
+Utterances = Sequence[IntentUtterance]
 
 
-def class_prototypes(support: np.ndarray, labels: np.ndarray, form: Form = "code") -> tuple[np.ndarray, np.ndarray]:
+def class_prototypes(support: ndarray, labels: ndarray, form: Form = "code") -> tuple[ndarray, ndarray]:
     """The classes of the support set and the mean of their normalised vectors.
 
     The authors' code leaves the means as they are, so that a class of scattered examples scores lower ("code"); the
@@ -35,48 +37,53 @@ def class_prototypes(support: np.ndarray, labels: np.ndarray, form: Form = "code
     return classes, normalise(means) if form == "cosine" else means
 
 
-def prototype_predictions(
-    queries: np.ndarray, support: np.ndarray, labels: np.ndarray, form: Form = "code"
-) -> np.ndarray:
+def prototype_predictions(queries: ndarray, support: ndarray, labels: ndarray, form: Form = "code") -> ndarray:
     """The class whose prototype has the largest dot product with the normalised query."""
     classes, means = class_prototypes(support, labels, form)
     return classes[(normalise(queries) @ means.T).argmax(1)]
 
 
+def few_shot_vectors(
+    encoder: SupportsEncode,
+    texts: Sequence[str],
+    splits: Iterable[FewShotSplit],
+    parts: Sequence[str] = ("train",),
+    **encoding: Any,
+) -> Iterator[list[ndarray]]:
+    """The vectors of the named parts of every split, with one encoding pass over the texts that any of them holds."""
+    drawn = [[getattr(split, part) for part in parts] for split in splits]
+    used = np.unique(np.concatenate([rows for split in drawn for rows in split]))
+    vectors = encode(encoder, [texts[row] for row in used], **{"max_length": 64} | encoding)
+    for split in drawn:
+        yield [vectors[np.searchsorted(used, rows)] for rows in split]
+
+
+@evaluator("intent")
 def evaluate_prototypes(
     encoder: SupportsEncode,
-    train: Examples,
-    test: Examples,
+    train: Utterances,
+    test: Utterances,
     *,
-    dataset: str,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     forms: Iterable[Form] = ("code",),
     **encoding: Any,
-) -> pd.DataFrame:
-    """Few-shot prototype accuracy for every number of shots, seed and form, with one encoding pass over the texts."""
+) -> Scores:
+    """Few-shot prototype accuracy for every number of shots, seed and form."""
     known, asked = labelled(train, test)
     splits = few_shot_splits(known.labels, shots, seeds)
-    used = np.unique(np.concatenate([split.train for split in splits.values()]))
-    support = encode(encoder, [known.texts[row] for row in used], **{"max_length": 64} | encoding)
+    support = few_shot_vectors(encoder, known.texts, splits.values(), **encoding)
     queries = normalise(encode(encoder, asked.texts, **{"max_length": 64} | encoding))
-    rows = []
-    for (k, seed), split in splits.items():
-        vectors = support[np.searchsorted(used, split.train)]
+    for ((k, seed), split), (vectors,) in zip(splits.items(), support):
         for form in forms:
             predictions = prototype_predictions(queries, vectors, known.ids[split.train], form)
             settings = {"protocol": PROTOCOL_OF_FORM[form], "seed": seed, "shots": k, "method": f"prototype-{form}"}
-            rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, **settings)
-    return tidy_frame(rows)
-
-
-def _accuracy_rows(predictions: np.ndarray, labels: np.ndarray, **settings: Any) -> list[dict[str, Any]]:
-    return tidy_rows({"Accuracy": accuracy(predictions, labels)}, task="intent", n=len(labels), **settings)
+            yield {"Accuracy": accuracy(predictions, asked.ids)}, {"n": len(asked.ids), **settings}
 
 
 def knn_predictions(
-    queries: np.ndarray, references: np.ndarray, labels: np.ndarray, ks: Sequence[int] = (1,)
-) -> dict[int, np.ndarray]:
+    queries: ndarray, references: ndarray, labels: ndarray, ks: Sequence[int] = (1,)
+) -> dict[int, ndarray]:
     """Most frequent label among the k most similar references (cosine), for each k of a grid and one search.
 
     Labels that are equally frequent are decided by their most similar member.
@@ -91,44 +98,33 @@ def knn_predictions(
     return votes
 
 
-def evaluate_knn(
-    encoder: SupportsEncode,
-    train: Examples,
-    test: Examples,
-    *,
-    dataset: str,
-    ks: Sequence[int] = (1,),
-    **encoding: Any,
-) -> pd.DataFrame:
-    """Accuracy of the k nearest neighbours over the full training set (TaDSE; k = 1 in its tables)."""
+@evaluator("intent")
+def evaluate_knn(encoder: SupportsEncode, train: Utterances, test: Utterances, **encoding: Any) -> Scores:
+    """Accuracy of the nearest neighbour over the full training set (TaDSE)."""
     known, asked = labelled(train, test)
-    references = encode(encoder, known.texts, **{"max_length": 64} | encoding)
-    queries = encode(encoder, asked.texts, **{"max_length": 64} | encoding)
-    rows = []
-    for k, predictions in knn_predictions(queries, references, known.ids, ks).items():
-        rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, protocol="paper", method="kNN", k=k)
-    return tidy_frame(rows)
+    references, queries = (encode(encoder, part.texts, **{"max_length": 64} | encoding) for part in (known, asked))
+    predictions = knn_predictions(queries, references, known.ids)[1]
+    settings = {"protocol": "paper", "n": len(asked.ids), "method": "kNN", "k": 1}
+    yield {"Accuracy": accuracy(predictions, asked.ids)}, settings
 
 
+@evaluator("intent")
 def finetune_intents(
     encoder: Any,
-    train: Examples,
-    test: Examples,
+    train: Utterances,
+    test: Utterances,
     *,
-    dataset: str,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     recipe: FineTuning = INTENTS,
-) -> pd.DataFrame:
+) -> Scores:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
+
+    def score(logits: ndarray, ids: ndarray) -> float:
+        return accuracy(logits.argmax(1), ids)
+
     known, asked = labelled(train, test)
-    tokens = encoder.tokenize(known.texts, max_length=recipe.max_length, truncate="right")
-    test_tokens = encoder.tokenize(asked.texts, max_length=recipe.max_length, truncate="right")
-    rows = []
-    for (k, seed), split in few_shot_splits(known.labels, shots, seeds).items():
-        parts = [([tokens[row] for row in part], known.ids[part]) for part in (split.train, split.validation)]
-        model = fit_classifier(encoder, *parts, lambda logits, ids: accuracy(logits.argmax(1), ids), recipe)
-        predictions = in_batches(model, test_tokens).argmax(1)
-        settings = {"protocol": "code", "seed": seed, "shots": k, "method": "fine-tuning"}
-        rows += _accuracy_rows(predictions, asked.ids, dataset=dataset, **settings)
-    return tidy_frame(rows)
+    parts = (known.texts, known.ids), known.labels, asked.texts
+    for logits, settings in few_shot_logits(encoder, *parts, score, (shots, seeds), recipe):
+        del settings["train_size"]
+        yield {"Accuracy": score(logits, asked.ids)}, settings

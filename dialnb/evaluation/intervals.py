@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, floor, inf, nan, sqrt
+from math import floor, inf, nan, sqrt
 
 import numpy as np
+from numpy import ndarray
 from scipy import stats
 
 FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
@@ -58,8 +59,8 @@ class Stratum:
     `variance` is that of the mean where it is known from the number of items alone.
     """
 
-    totals: np.ndarray
-    sizes: np.ndarray
+    totals: ndarray
+    sizes: ndarray
     weight: float = 1.0
     variance: float = 0.0
 
@@ -110,22 +111,23 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
     return Interval(estimate, estimate - half, estimate + half, n, method, spread, trainings, units)
 
 
-def trainings_to_decide(found: Interval, line: float, power: float = 0.8) -> int | None:
-    """How many trainings would clear the line with the given chance, if effect and spread are as seen.
+def to_decide(found: Interval, line: float, trainings: bool = False, power: float = 0.8) -> int | None:
+    """How many units (or trainings) would clear the line with the given chance, if effect and spread are as seen.
 
     None where no number would, since the test set alone leaves too much open, or where nobody would run so many.
+
+    >>> to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
+    34
     """
-    if found.trainings < 2 or not np.isfinite(found.spread):
-        return None
-    counts = np.arange(found.trainings + 1, MANY + 1)
+    least, within = (found.trainings, found.within) if trainings else (found.n, 0.0)
+    counts = np.arange(least + 1, MANY + 1)
     between = found.spread**2 / counts
-    normal = stats.norm.ppf(0.975)
-    half = np.sqrt(stats.t.ppf(0.975, counts - 1) ** 2 * between + normal**2 * found.within)
-    decided = abs(found.estimate - line) >= half + stats.norm.ppf(power) * np.sqrt(between + found.within)
+    half = np.sqrt(stats.t.ppf(0.975, counts - 1) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within)
+    decided = abs(found.estimate - line) >= half + stats.norm.ppf(power) * np.sqrt(between + within)
     return int(counts[decided.argmax()]) if decided.any() else None
 
 
-def mean_interval(values: np.ndarray, level: float = 0.95, seed: int = 0) -> Interval:
+def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
     """Interval of the mean of paired differences (or of any independent units).
 
     >>> mean_interval(np.array([1.0, 2.0, 1.5, 2.5, 2.0, 1.0])).method
@@ -144,20 +146,20 @@ def mean_interval(values: np.ndarray, level: float = 0.95, seed: int = 0) -> Int
     if n <= MOST_EXACT:
         low, high = _sign_flip_bounds(values, tail)
         return Interval(mean, low, high, n, "exact sign flips", spread)
-    means = bootstrap_means(values, seed)
+    means = bootstrap_means(values)
     widened = float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(tail, n - 1)))
     low, high = np.quantile(means, [widened, 1 - widened])
     return Interval(mean, float(low), float(high), n, "paired bootstrap", spread)
 
 
-def student_half(values: np.ndarray, level: float = 0.95) -> float:
+def student_half(values: ndarray, level: float = 0.95) -> float:
     """Half the length of Student's t interval of the mean of independent values."""
     values = np.asarray(values, np.float64)
     quantile = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
     return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
-def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
+def _sign_flip_bounds(values: ndarray, tail: float) -> tuple[float, float]:
     """Bounds of the mean by inverting the exact sign-flip test.
 
     For differences symmetric about their mean, the mean is equally likely to fall into any of the 2^n gaps between the
@@ -169,10 +171,10 @@ def _sign_flip_bounds(values: np.ndarray, tail: float) -> tuple[float, float]:
     return float(averages[rank - 1]), float(averages[-rank])
 
 
-def bootstrap_means(values: np.ndarray, seed: int = 0) -> np.ndarray:
+def bootstrap_means(values: ndarray) -> ndarray:
     """Means over seeded resamples of the rows of `values`, in pieces that keep memory small: [resamples, ...]."""
     values = np.asarray(values, np.float64)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     step = max(1, 2_000_000 // values.size)
     means = []
     for start in range(0, RESAMPLES, step):
@@ -181,7 +183,7 @@ def bootstrap_means(values: np.ndarray, seed: int = 0) -> np.ndarray:
     return np.concatenate(means)
 
 
-def choice_interval(options: np.ndarray, places: np.ndarray, wanted: np.ndarray) -> tuple[Interval, str]:
+def choice_interval(options: ndarray, places: ndarray, wanted: ndarray) -> tuple[Interval, str]:
     """Where the mean of [trainings, units, options] is largest, with a bootstrap interval, and whether that is a
     `wanted` place.
 
@@ -196,7 +198,7 @@ def choice_interval(options: np.ndarray, places: np.ndarray, wanted: np.ndarray)
     best = int(np.where(wanted, means, -inf).argmax())
     others = [options[..., best] - options[..., place] for place in np.flatnonzero(~wanted)]
 
-    def gap_interval(gaps: np.ndarray, comparisons: int) -> Interval:
+    def gap_interval(gaps: ndarray, comparisons: int) -> Interval:
         return crossed_interval([Stratum(gaps, np.ones(n))], 1 - 0.05 / comparisons)
 
     above = [gap_interval(gaps, int(wanted.sum())).low > 0 for gaps in others]
@@ -204,33 +206,9 @@ def choice_interval(options: np.ndarray, places: np.ndarray, wanted: np.ndarray)
     return found, "holds" if all(above) else "fails" if any(below) else "undecided"
 
 
-def units_to_decide(interval: Interval, line: float, power: float = 0.8) -> int | None:
-    """How many units would clear the line with the given chance, if the effect and spread are as seen.
-
-    >>> units_to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
-    34
-    """
-    effect = abs(interval.estimate - line)
-    if not np.isfinite(interval.spread) or effect == 0:
-        return None
-    if interval.spread == 0:
-        return interval.n
-    n = max(2, interval.n)
-    for _ in range(50):  # fixed point of the t-test's sample size
-        critical = float(stats.t.ppf(0.975, n - 1) + stats.norm.ppf(power))
-        ratio = min(critical * float(interval.spread) / float(effect), 1e6)
-        wanted = ceil(ratio**2)
-        if wanted in (n, 0):
-            break
-        n = max(2, wanted)
-    return max(n, interval.n + 1)
-
-
-def slope_interval(x: np.ndarray, y: np.ndarray, level: float = 0.95) -> Interval:
+def slope_interval(x: ndarray, y: ndarray) -> Interval:
     """Theil-Sen slope of one curve with the interval that inverts Kendall's test; needs five points to decide."""
+    slope, _, low, high = map(float, stats.theilslopes(y, x, 0.95))
     if len(x) < 5:
-        first, second = np.triu_indices(len(x), 1)
-        slope = float(np.median((y[second] - y[first]) / (x[second] - x[first])))
         return Interval(slope, -inf, inf, 1, f"one curve of {len(x)} points")
-    slope, _, low, high = stats.theilslopes(y, x, level)
-    return Interval(float(slope), float(low), float(high), 1, f"Theil-Sen over {len(x)} points")
+    return Interval(slope, low, high, 1, f"Theil-Sen over {len(x)} points")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch.nn import functional
 
 from dialnb.errors import DataError
+from dialnb.evaluation.vectors import SupportsEncode, encode
 
 PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
 """Weights of the squared norm beside the mean loss, the strongest first."""
@@ -24,19 +27,18 @@ FLAT = 1e-13
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A fitted layer for vectors as they come, the penalty that it was fitted with, and its validation score."""
+    """A fitted layer for vectors as they come, and the penalty that it was fitted with."""
 
-    weight: np.ndarray
-    bias: np.ndarray
+    weight: ndarray
+    bias: ndarray
     penalty: float
-    validation: float
 
-    def logits(self, vectors: np.ndarray) -> np.ndarray:
+    def logits(self, vectors: ndarray) -> ndarray:
         """Scores [n, classes]; a class is predicted where its logit is largest, or positive for several labels."""
         return np.asarray(vectors, np.float64) @ self.weight.T + self.bias
 
 
-def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def whitening(vectors: ndarray) -> tuple[ndarray, ndarray]:
     """Mean [d] and map [d, rank] after which the vectors have mean zero and the identity as covariance."""
     mean = vectors.mean(0)
     variances, directions = np.linalg.eigh(np.cov(vectors - mean, rowvar=False, bias=True).reshape(len(mean), -1))
@@ -45,9 +47,9 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit_linear(
-    train: tuple[np.ndarray, np.ndarray],
-    validation: tuple[np.ndarray, np.ndarray],
-    score: Callable[[np.ndarray, np.ndarray], float],
+    train: tuple[ndarray, ndarray],
+    validation: tuple[ndarray, ndarray],
+    score: Callable[[ndarray, ndarray], float],
     *,
     penalties: Sequence[float] = PENALTIES,
 ) -> LinearProbe:
@@ -58,8 +60,6 @@ def fit_linear(
     there is no chance in it.
     """
     (vectors, targets), (held_out, held_out_targets) = train, validation
-    if not len(vectors) or not len(held_out):
-        raise DataError(f"a linear probe needs training and validation vectors, got {len(vectors)} and {len(held_out)}")
     vectors = np.asarray(vectors, np.float64)
     held_out = np.asarray(held_out, np.float64)
     mean, to_white = whitening(vectors)
@@ -71,16 +71,35 @@ def fit_linear(
     layer = torch.nn.Linear(inputs.shape[1], classes, device=device)
     torch.nn.init.zeros_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
-    best: LinearProbe | None = None
+    best_value = -np.inf
     for penalty in penalties:
         _descend(layer, inputs, wanted, several, penalty)
         weight, bias = (part.detach().cpu().double().numpy() for part in (layer.weight, layer.bias))
         weight = weight @ to_white.T
-        probe = LinearProbe(weight, bias - weight @ mean, penalty, 0.0)
+        probe = LinearProbe(weight, bias - weight @ mean, penalty)
         value = float(score(probe.logits(held_out), held_out_targets))
-        if best is None or value > best.validation:
-            best = LinearProbe(probe.weight, probe.bias, penalty, value)
+        if value > best_value:
+            best = probe
+            best_value = value
     return best
+
+
+def probe_texts(
+    encoder: SupportsEncode,
+    texts: Sequence[Sequence[str]],
+    targets: Sequence[ndarray],
+    score: Callable[[ndarray, ndarray], float],
+    max_length: int,
+) -> tuple[ndarray, dict[str, Any]]:
+    """Logits of test texts by a layer on the frozen encoder, and how it was chosen.
+
+    ``texts`` and ``targets`` are those of training, validation and test; texts are cut from the left.
+    """
+    if not all(map(len, texts)):
+        raise DataError("a linear probe needs examples to train, validate and test on, and one of the splits is empty")
+    train, held_out, test = (encode(encoder, part, max_length=max_length, truncate="left") for part in texts)
+    probe = fit_linear((train, targets[0]), (held_out, targets[1]), score)
+    return probe.logits(test), {"method": "linear probe", "penalty": probe.penalty}
 
 
 def _descend(layer: torch.nn.Linear, inputs: torch.Tensor, wanted: torch.Tensor, several: bool, penalty: float) -> None:

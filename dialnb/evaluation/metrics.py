@@ -7,46 +7,59 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
+from numpy import ndarray
+from pandas import DataFrame
 
 from dialnb.errors import DataError
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
+Scores = Iterator[tuple[Mapping[str, float], dict[str, Any]]]
+"""What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
 
-def tidy_rows(
-    values: Mapping[str, float],
-    *,
-    task: str,
-    dataset: str,
-    protocol: str,
-    n: int | Mapping[str, int],
-    seed: int = 0,
-    **settings: Any,
-) -> list[dict[str, Any]]:
-    """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric."""
+def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[dict[str, Any]]:
+    """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric.
+
+    The settings are task, dataset, protocol, seed where it is not 0, and whatever else tells rows apart.
+    """
     rows = []
     for metric, value in values.items():
         count = n[metric] if isinstance(n, Mapping) else n
-        row = {"task": task, "dataset": dataset, "metric": metric, "protocol": protocol, "seed": seed}
-        rows.append(row | {"value": float(value), "n": int(count)} | settings)
+        rows.append({"seed": 0, "metric": metric, "value": float(value), "n": int(count), **settings})
     return rows
 
 
-def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """A data frame of rows: the seven fixed columns first, setting columns in order of appearance."""
-    frame = pd.DataFrame(list(rows))
+    frame = DataFrame(list(rows))
     settings = [column for column in frame.columns if column not in COLUMNS]
     return frame.reindex(columns=[*COLUMNS, *settings])
 
 
-def group_values(score: Callable[[np.ndarray], Mapping[str, float]], groups: np.ndarray) -> dict[int, dict[str, float]]:
+def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., DataFrame]]:
+    """Make an evaluator of a generator of `Scores`: it is called with the name of the ``dataset`` as well, and returns
+    its tidy rows."""
+
+    def make(scores: Callable[..., Scores]) -> Callable[..., DataFrame]:
+        @wraps(scores)
+        def evaluate(*inputs: Any, dataset: str, **options: Any) -> DataFrame:
+            rows = []
+            for values, settings in scores(*inputs, **options):
+                rows += tidy_rows(values, task=task, dataset=dataset, **settings)
+            return tidy_frame(rows)
+
+        return evaluate
+
+    return make
+
+
+def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray) -> dict[int, dict[str, float]]:
     """One value per metric and group of test items; their mean is the score of all items, their spread its uncertainty.
 
     ``score`` takes row numbers, ``groups`` holds the group of every row. This is the grouped jackknife: scoring without
@@ -60,7 +73,7 @@ def group_values(score: Callable[[np.ndarray], Mapping[str, float]], groups: np.
     names = np.unique(groups).tolist()
     whole = score(np.arange(len(groups)))
     if len(names) == 1:
-        return {names[0]: {metric: float(value) for metric, value in whole.items()}}
+        return {names[0]: dict(whole)}
     without = [score(np.flatnonzero(groups != name)) for name in names]
     values: dict[int, dict[str, float]] = {name: {} for name in names}
     for metric, value in whole.items():
@@ -71,28 +84,20 @@ def group_values(score: Callable[[np.ndarray], Mapping[str, float]], groups: np.
     return values
 
 
-def group_rows(
-    score: Callable[[np.ndarray], Mapping[str, float]], groups: np.ndarray, **settings: Any
-) -> list[dict[str, Any]]:
-    """The :func:`group_values` as tidy rows, the groups numbered by ``seed``."""
-    rows = []
+def group_scores(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray, **settings: Any) -> Scores:
+    """The :func:`group_values` with their settings, the groups numbered by ``seed``."""
     for group, values in group_values(score, groups).items():
-        rows += tidy_rows(values, seed=group, **settings)
-    return rows
+        yield values, {"protocol": "paper", "n": len(groups), "seed": group, **settings}
 
 
-def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+def accuracy(predictions: ndarray, labels: ndarray) -> float:
     """Share of equal entries, in percent."""
-    predictions = np.asarray(predictions)
-    labels = np.asarray(labels)
-    if predictions.shape != labels.shape or not labels.size:
-        raise DataError(
-            f"accuracy needs as many predictions as labels, and at least one: {predictions.shape}, {labels.shape}"
-        )
+    if not len(labels):
+        raise DataError("accuracy needs at least one test item, found none")
     return 100 * float(np.mean(predictions == labels))
 
 
-def f1_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+def f1_scores(labels: ndarray, predictions: ndarray) -> dict[str, float]:
     """Multi-label F1 in percent from 0/1 matrices [n, classes].
 
     ``Macro-F1`` averages over all columns with undefined classes counted as 0, which is how the papers obtain it (its
@@ -100,11 +105,9 @@ def f1_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """
     labels = np.asarray(labels, bool)
     predictions = np.asarray(predictions, bool)
-    if labels.shape != predictions.shape or labels.ndim != 2 or not labels.size:
-        raise DataError(f"F1 needs two equal non-empty 0/1 matrices, got shapes {labels.shape} and {predictions.shape}")
     hits = 2 * (labels & predictions).sum(0)
     total = labels.sum(0) + predictions.sum(0)
-    per_class = np.divide(hits, total, out=np.zeros(len(hits)), where=total > 0)
+    per_class = hits / np.maximum(total, 1)
     present = labels.any(0)
     return {
         "Micro-F1": 100 * float(hits.sum() / max(total.sum(), 1)),
@@ -113,59 +116,43 @@ def f1_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     }
 
 
-def ranked_labels(scores: np.ndarray, labels: np.ndarray, ties: Ties = "against") -> np.ndarray:
+def ranked_labels(scores: ndarray, labels: ndarray, ties: Ties = "against") -> ndarray:
     """Labels [n, candidates] reordered by falling score. Equal scores: negatives first, or ``"file"`` order."""
-    scores = np.asarray(scores)
-    labels = np.asarray(labels)
-    if scores.shape != labels.shape or scores.ndim != 2:
-        raise DataError(f"ranking needs scores and labels of one shape [n, candidates]: {scores.shape}, {labels.shape}")
-    if np.isnan(scores).any():
-        raise DataError(f"cannot rank: {int(np.isnan(scores).any(1).sum())} of {len(scores)} lists hold a NaN score")
-    if ties == "against":
-        order = np.lexsort((labels, -scores), axis=-1)
-    elif ties == "file":
-        order = np.argsort(-scores, axis=-1, kind="stable")
-    else:
-        raise DataError(f"ties are broken 'against' the positive or in 'file' order, not {ties!r}")
+    unknown = np.isnan(scores).any(1)
+    if unknown.any():
+        raise DataError(f"cannot rank: {int(unknown.sum())} of {len(scores)} lists hold a NaN score")
+    before = labels if ties == "against" else np.zeros_like(labels)
+    order = np.lexsort((before, -scores), axis=-1)
     return np.take_along_axis(labels, order, axis=-1).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """Averages over the lists that have a positive, and how many lists were left out or are trivially right."""
-
-    values: dict[str, float]
-    n: int
-    without_positive: int
-    all_positive: int
-
-
 def ranking_metrics(
-    scores: np.ndarray, labels: np.ndarray, ks: Sequence[int] = (1, 2, 5), ties: Ties = "against"
-) -> Ranking:
-    """R_n@k, MRR, MAP and P@1 as fractions, for lists of equal length (shorter ones: see :func:`pad_lists`).
+    scores: ndarray, labels: ndarray, ks: Sequence[int] = (1, 2, 5), ties: Ties = "against"
+) -> tuple[dict[str, float], dict[str, int]]:
+    """R_n@k, MRR, MAP and P@1 as fractions, for lists of equal length (shorter ones: see :func:`pad_lists`); and how
+    many lists were counted (``n``), were left out (``without_positive``) or are trivially right (``all_positive``).
 
     R_n@k is the share of a list's positives ranked at most k; MRR uses the best positive; MAP averages (order of the
     positive) / (its rank). Lists without any positive leave the denominators.
     """
     ranked = ranked_labels(scores, labels, ties)
     positives = ranked.sum(1)
-    valid = np.isfinite(np.asarray(scores)).sum(1)
     kept = positives > 0
     if not kept.any():
         raise DataError(f"none of the {len(ranked)} candidate lists has a positive: there is nothing to rank")
+    full = positives == np.isfinite(scores).sum(1)
     ranked = ranked[kept]
     total = positives[kept]
     found = ranked.cumsum(1)
     width = ranked.shape[1]
-    values = {f"R{width}@{k}": float((found[:, min(k, width) - 1] / total).mean()) for k in ks}
-    values["MRR"] = float((1 / (ranked.argmax(1) + 1)).mean())
-    values["MAP"] = float(((found / np.arange(1, width + 1) * ranked).sum(1) / total).mean())
-    values["P@1"] = float(ranked[:, 0].mean())
-    return Ranking(values, int(kept.sum()), int((~kept).sum()), int((positives == valid).sum()))
+    values = {f"R{width}@{k}": (found[:, min(k, width) - 1] / total).mean() for k in ks}
+    values["MRR"] = (1 / (ranked.argmax(1) + 1)).mean()
+    values["MAP"] = ((found / np.arange(1, width + 1) * ranked).sum(1) / total).mean()
+    values["P@1"] = ranked[:, 0].mean()
+    return values, {"n": kept.sum(), "without_positive": (~kept).sum(), "all_positive": full.sum()}
 
 
-def pad_lists(flat: np.ndarray, sizes: Sequence[int], fill: float) -> np.ndarray:
+def pad_lists(flat: ndarray, sizes: Sequence[int], fill: float) -> ndarray:
     """Consecutive runs of ``flat`` as rows of one matrix, filled up on the right (scores: -inf, labels: 0)."""
     sizes = np.asarray(sizes, np.int64)
     shape = len(sizes), int(sizes.max(initial=0))
@@ -174,9 +161,6 @@ def pad_lists(flat: np.ndarray, sizes: Sequence[int], fill: float) -> np.ndarray
     return padded
 
 
-def top_k(ranks: np.ndarray, ks: Sequence[int]) -> dict[str, float]:
+def top_k(ranks: ndarray, ks: Sequence[int] = (1, 3, 5, 10)) -> dict[str, float]:
     """Share of ranks at most k, in percent, as ``Top-k``."""
-    ranks = np.asarray(ranks)
-    if not ranks.size:
-        raise DataError("Top-k needs at least one rank: there are no complete blocks or lists to score")
     return {f"Top-{k}": 100 * float(np.mean(ranks <= k)) for k in ks}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import Dataset
+from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.evaluation.inference import evaluate_inference
+from dialnb.evaluation.diaeval import evaluate_inference
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes
-from dialnb.evaluation.selection import cosine_scorer, evaluate_blocks, evaluate_selection
+from dialnb.evaluation.selection import cosine_scorer, evaluate_blocks, selection_rows
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.own import selection_of
@@ -16,7 +18,7 @@ from dialnb.examples.own import selection_of
 CANDIDATES = 10
 
 
-def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
+def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
     """Tidy rows: intents of utterances (few shots, and nearest neighbours), the next utterance of dialogues among up to
     ten, listed responses, answers among a hundred, similarity, inference.
 
@@ -31,13 +33,9 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
                 raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
             rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
             return pd.concat(rows, ignore_index=True)
-        case "Dialogue":
-            turns = [len(record.utterances) - 2 for record in records]
-            others = sum(max(0, count) for count in turns) - max(turns)
-            groups = selection_of(records, min(CANDIDATES, max(2, others + 1)))
-            return evaluate_selection(cosine_scorer(once), groups, dataset=name)
-        case "SelectionGroup":
-            return evaluate_selection(cosine_scorer(once), list(records), dataset=name)
+        case "Dialogue" | "SelectionGroup" as kind:
+            lists = _next_utterances(records) if kind == "Dialogue" else list(records)
+            return selection_rows(cosine_scorer(once)(lists), [each.labels for each in lists], dataset=name)
         case "QuestionAnswer":
             return evaluate_blocks(once, list(records), dataset=name, size=min(100, len(records)))
         case "ScoredPair":
@@ -46,6 +44,13 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> pd.DataFrame:
             return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name)
         case kind:
             raise DataError(f"{name} holds nothing that can be scored by itself ({kind})")
+
+
+def _next_utterances(records: Dataset) -> list[SelectionGroup]:
+    """The next utterance of dialogues among up to ten, as many as there are others."""
+    turns = [len(record.utterances) - 2 for record in records]
+    others = sum(max(0, count) for count in turns) - max(turns)
+    return selection_of(records, min(CANDIDATES, max(2, others + 1)))
 
 
 def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
@@ -57,7 +62,7 @@ def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
     return parts
 
 
-def summary_own(rows: pd.DataFrame) -> pd.DataFrame:
+def summary_own(rows: DataFrame) -> DataFrame:
     """Means over seeds, a row for each file and test, a column for each ``encoder``; ties count against the model."""
     rows = rows[rows["ties"].ne("file")] if "ties" in rows else rows
     tests = rows["task"].str.cat(rows["metric"], ": ")

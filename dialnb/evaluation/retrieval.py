@@ -7,12 +7,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dialnb.data.records import RetrievalQuery
 from dialnb.errors import DataError
-from dialnb.evaluation.metrics import pad_lists, ranking_metrics, tidy_frame, tidy_rows
-from dialnb.evaluation.vectors import SupportsEncode, encode_unique, normalise, pair_scores
+from dialnb.evaluation.metrics import Scores, evaluator, pad_lists, ranking_metrics
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, listed_scores
 
 
 @cache
@@ -22,8 +21,6 @@ def chance(relevant: int, pool: int) -> tuple[float, float]:
     >>> [round(value, 3) for value in chance(30, 70)]
     [0.46, 0.637]
     """
-    if not 1 <= relevant <= pool:
-        raise DataError(f"a pool of {pool} cannot hold {relevant} relevant sentences; expected between 1 and {pool}")
     harmonic = float((1 / np.arange(1, pool + 1)).sum())
     precision = (harmonic + (relevant - 1) / max(1, pool - 1) * (pool - harmonic)) / pool
     reciprocal = 0.0
@@ -35,42 +32,34 @@ def chance(relevant: int, pool: int) -> tuple[float, float]:
     return precision, reciprocal
 
 
+@evaluator("retrieval")
 def evaluate_retrieval(
-    encoder: SupportsEncode,
-    queries: Sequence[RetrievalQuery],
-    *,
-    dataset: str,
-    max_length: int = 64,
-    **encoding: Any,
-) -> pd.DataFrame:
+    encoder: SupportsEncode, queries: Sequence[RetrievalQuery], *, max_length: int = 64, **encoding: Any
+) -> Scores:
     """MAP and MRR in percent over the released pools; protocol ``floor`` holds what a random order would give.
 
     Candidate ids are those of other queries of the same split. Ties count against the relevant sentences; queries
     without any are left out.
     """
-    row_of = {query.id: row for row, query in enumerate(queries)}
+    text_of = {query.id: query.text for query in queries}
     kept = [query for query in queries if query.positives]
     if not kept:
-        raise DataError(f"{dataset} has no query with relevant sentences: there is nothing to rank")
-    try:
-        pools = [[row_of[i] for i in (*query.positives, *query.negatives)] for query in kept]
-    except KeyError as error:
-        raise DataError(
-            f"{dataset} has no sentence {error} in this split, but a query lists it as a candidate"
-        ) from None
-    texts = [query.text for query in queries]
+        raise DataError("no query has relevant sentences: there is nothing to rank")
+    pools = [(*query.positives, *query.negatives) for query in kept]
+    listed = [name for pool in pools for name in pool]
+    unknown = set(listed) - text_of.keys()
+    if unknown:
+        raise DataError(f"there is no sentence {min(unknown)} in this split, but a query lists it as a candidate")
     settings = {"max_length": max_length, **encoding}
-    vectors, rows = encode_unique(encoder, texts, **settings)
-    own = getattr(encoder, "asking", None)
-    vectors, asking = (vectors, encode_unique(encoder, texts, own, **settings)[0]) if own else [normalise(vectors)] * 2
-    sizes = np.array([len(pool) for pool in pools])
-    asked = np.repeat(rows[[row_of[query.id] for query in kept]], sizes)
-    scores = pair_scores(asking, vectors, asked, rows[np.concatenate(pools)])
+    once = EncodeOnce(encoder)
+    once.encode([text if text.strip() else "." for text in text_of.values()], **settings)  # in one pass
+    sizes = np.array(list(map(len, pools)))
+    asked = [query.text for query in kept]
+    scores = listed_scores(once, asked, [text_of[name] for name in listed], sizes, settings, settings)
     relevant = np.array([len(query.positives) for query in kept])
     labels = (np.arange(sizes.max()) < relevant[:, None]).astype(np.int64)
-    found = ranking_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
+    found, _ = ranking_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
     floors = np.array([chance(int(r), int(size)) for r, size in zip(relevant, sizes)]).mean(0)
-    common = {"task": "retrieval", "dataset": dataset, "n": len(kept), "pool": float(sizes.mean())}
-    values = {metric: 100 * found.values[metric] for metric in ("MAP", "MRR")}
-    floor = {"MAP": 100 * floors[0], "MRR": 100 * floors[1]}
-    return tidy_frame(tidy_rows(values, protocol="paper", **common) + tidy_rows(floor, protocol="floor", **common))
+    common = {"n": len(kept), "pool": float(sizes.mean())}
+    yield {metric: 100 * found[metric] for metric in ("MAP", "MRR")}, {"protocol": "paper", **common}
+    yield dict(zip(("MAP", "MRR"), 100 * floors)), {"protocol": "floor", **common}

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from dialnb.errors import DataError
 
@@ -15,23 +16,11 @@ from dialnb.errors import DataError
 class FewShotSplit:
     """Row numbers of the training file: the support (or fine-tuning) set and its validation set."""
 
-    train: np.ndarray
-    validation: np.ndarray
+    train: ndarray
+    validation: ndarray
 
 
-def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
-    """At most ``limit`` items in their order, drawn once by ``seed``; all of them for None.
-
-    >>> thin("abcdef", 3), thin("abc", None)
-    (['b', 'e', 'f'], ['a', 'b', 'c'])
-    """
-    if limit is None or limit >= len(items):
-        return list(items)
-    kept = np.random.default_rng(seed).choice(len(items), limit, replace=False)
-    return [items[row] for row in np.sort(kept).tolist()]
-
-
-def item_groups(keys: Sequence[Hashable], count: int = 10, seed: int = 24) -> np.ndarray:
+def item_groups(keys: Sequence[Hashable], count: int = 10, seed: int = 24) -> ndarray:
     """A group number for every test item: items of one key (a dialogue) stay together, keys are dealt out by ``seed``.
 
     >>> len(set(item_groups(["a", "b", "a", "b"], 2)[[0, 2]]))
@@ -50,8 +39,6 @@ def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShot
     Python's ``random`` after ``random.seed(seed)``. Examples may carry several labels, as a tuple: what was taken for
     an earlier one is skipped, which is not made up for, so that such splits have fewer than ``shots`` of each.
     """
-    if shots < 1:
-        raise DataError(f"a few-shot split needs at least one shot, got {shots}")
     generator = random.Random(seed)
     rows_of = {}
     for row, carried in enumerate(labels):
@@ -77,11 +64,11 @@ def few_shot_splits(
     return {(k, seed): few_shot_split(labels, k, seed) for k in shots for seed in seeds}
 
 
-def response_blocks(n: int, size: int = 100, seed: int | None = 0) -> np.ndarray:
-    """Rows of n pairs in blocks [blocks, size], shuffled by seed (``None``: file order); the remainder is dropped."""
+def response_blocks(n: int, size: int = 100, seed: int = 0) -> ndarray:
+    """Rows of n pairs in blocks [blocks, size], shuffled by seed; the remainder is dropped."""
     if n < size:
         raise DataError(f"{n} pairs do not fill one block of {size}")
-    order = np.arange(n) if seed is None else np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(seed).permutation(n)
     return order[: n - n % size].reshape(-1, size)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy import ndarray
 from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
@@ -18,7 +19,7 @@ BLOCK_ELEMENTS = 1 << 26
 class SupportsEncode(Protocol):
     """Anything that turns n texts into an array [n, d]: an Encoder, or a baseline of one's own."""
 
-    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray: ...
+    def encode(self, texts: Sequence[str], **settings: Any) -> ndarray: ...
 
 
 class EncodeOnce:
@@ -30,7 +31,7 @@ class EncodeOnce:
         if hasattr(encoder, "asking"):
             self.asking = encoder.asking
 
-    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
         known.update(zip(new, self.encoder.encode(new, **settings)))
@@ -42,37 +43,32 @@ class EncodeOnce:
 
 def encode_unique(
     encoder: SupportsEncode, texts: Sequence[str], by: Callable[..., Any] | None = None, **settings: Any
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[ndarray, ndarray]:
     """Vectors of the distinct texts and, for each text, its row among them.
 
     Equal texts share one vector, so that they tie exactly; blank texts become "." as in the papers' code. ``by`` is
     called in place of ``encoder.encode``.
     """
-    shown = [text if text.strip() else "." for text in texts]
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(shown))}
-    vectors = (by or encoder.encode)(list(row_of), **settings)
+    names, (rows,) = label_ids([text if text.strip() else "." for text in texts])
+    vectors = (by or encoder.encode)(names, **settings)
     vectors = vectors if sparse.issparse(vectors) else np.asarray(vectors)
-    if vectors.ndim != 2 or vectors.shape[0] != len(row_of):
-        raise DataError(
-            f"the encoder returned an array of shape {vectors.shape} for {len(row_of)} texts, expected [n, d]"
-        )
-    return vectors, np.fromiter((row_of[text] for text in shown), np.int64, len(shown))
+    if vectors.ndim != 2 or vectors.shape[0] != len(names):
+        raise DataError(f"the encoder returned an array of shape {vectors.shape} for {len(names)} texts, not [n, d]")
+    return vectors, rows
 
 
-def encode(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> np.ndarray:
+def encode(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> ndarray:
     """One vector per text, in order (each distinct text is encoded once)."""
     vectors, rows = encode_unique(encoder, texts, **settings)
     return vectors[rows]
 
 
-def normalise(vectors: np.ndarray) -> np.ndarray:
+def normalise(vectors: ndarray) -> ndarray:
     """Rows scaled to unit length (zero rows stay zero), in float32, or float64 where that came in."""
     if sparse.issparse(vectors):
         norms = np.sqrt(np.asarray(vectors.multiply(vectors).sum(1)))
         return vectors.multiply(1 / np.maximum(norms, np.finfo(np.float64).tiny)).tocsr()
     vectors = np.asarray(vectors)
-    if vectors.ndim != 2:
-        raise DataError(f"expected vectors as a matrix [n, d], got an array of shape {vectors.shape}")
     if vectors.dtype != np.float64:
         vectors = vectors.astype(np.float32 if vectors.dtype.kind == "f" else np.float64, copy=False)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -81,7 +77,7 @@ def normalise(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(norms, np.finfo(vectors.dtype).tiny)
 
 
-def pair_scores(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def pair_scores(first: ndarray, second: ndarray, rows: ndarray, columns: ndarray) -> ndarray:
     """Dot products of ``first[rows[i]]`` with ``second[columns[i]]`` for every i, gathered block by block."""
     scores = np.empty(len(rows), np.result_type(first, second))
     step = max(1, BLOCK_ELEMENTS // max(1, 2 * first.shape[1]))
@@ -96,7 +92,15 @@ def pair_scores(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns
     return scores
 
 
-def nearest(queries: np.ndarray, references: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def cosines(encoder: SupportsEncode, *columns: Sequence[str], **settings: Any) -> list[ndarray]:
+    """The cosine of each text of the first column with the one in the same place of each other column."""
+    vectors, rows = encode_unique(encoder, [text for column in columns for text in column], **settings)
+    vectors = normalise(vectors)
+    first, *others = rows.reshape(len(columns), -1)
+    return [pair_scores(vectors, vectors, first, other) for other in others]
+
+
+def nearest(queries: ndarray, references: ndarray, k: int = 1) -> tuple[ndarray, ndarray]:
     """Exact k nearest references by cosine: similarities and indices [n, k], most similar first.
 
     Equal similarities come in order of the reference index.
@@ -129,7 +133,7 @@ def listed_scores(
     sizes: Sequence[int],
     query_settings: dict[str, Any],
     settings: dict[str, Any],
-) -> np.ndarray:
+) -> ndarray:
     """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
     vectors of its own for what is asked (``asking``), their dot product."""
     ask = getattr(encoder, "asking", None)
@@ -141,35 +145,24 @@ def listed_scores(
     return pair_scores(queries, responses, np.repeat(query_ids, sizes), response_ids)
 
 
-Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
-
-
 class Labelled(NamedTuple):
     """Texts with their labels, and these as numbers."""
 
     texts: list[str]
-    labels: list
-    ids: np.ndarray
+    labels: list[str]
+    ids: ndarray
 
 
-def labelled(*parts: Examples) -> list[Labelled]:
-    """Labelled utterances, each part given as records or as a pair of lists; all share the numbers of labels."""
-    pairs = []
-    for part in parts:
-        if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], IntentUtterance):
-            texts = list(part[0])
-            labels = list(part[1])
-        else:
-            texts = [example.text for example in part]
-            labels = [example.intent for example in part]
-        if len(texts) != len(labels) or not texts:
-            raise DataError(f"expected as many texts as labels, and at least one: found {len(texts)} and {len(labels)}")
-        pairs.append((texts, labels))
-    ids = label_ids(*(labels for _, labels in pairs))[1]
-    return [Labelled(texts, labels, numbers) for (texts, labels), numbers in zip(pairs, ids)]
+def labelled(*parts: Sequence[IntentUtterance]) -> list[Labelled]:
+    """The texts and intents of utterances; all parts share the numbers of labels."""
+    if not all(map(len, parts)):
+        raise DataError("intents need utterances to learn from and to test on, and found none")
+    labels = [[example.intent for example in part] for part in parts]
+    texts = [[example.text for example in part] for part in parts]
+    return list(map(Labelled, texts, labels, label_ids(*labels)[1]))
 
 
-def label_ids(*columns: Sequence) -> tuple[list, list[np.ndarray]]:
+def label_ids(*columns: Sequence) -> tuple[list, list[ndarray]]:
     """Distinct labels in order of first appearance over all columns, and each column as integers."""
     names = list(dict.fromkeys(label for column in columns for label in column))
     id_of = {name: i for i, name in enumerate(names)}
