@@ -17,14 +17,7 @@ def digest(groups: Iterable[Group], home: Path) -> str:
     for group in groups:
         if group.runs:
             paper, folder = load_paper(group.slug), group.folders[-1]
-            about = {
-                "paper": paper,
-                "group": group,
-                "run": group.runs[-1],
-                "claims": group.judged.to_dict(),
-                "counts": group.judged.counts,
-                "place": Path(os.path.relpath(folder, home)).as_posix(),
-                "tables": [name for name in paper.tables if (folder / "tables" / f"{name}.md").is_file()],
-            }
-            papers.append(about)
+            tables = [name for name in paper.tables if (folder / "tables" / f"{name}.md").is_file()]
+            place = Path(os.path.relpath(folder, home)).as_posix()
+            papers.append({"paper": paper, "group": group, "tables": tables, "place": place})
     return render("digest.md", papers=papers)

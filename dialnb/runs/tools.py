@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, UnknownName
-from dialnb.files import read_json, read_rows, read_run, table_at
-from dialnb.runs.results import INDEX, check_files, stored_encoders
-from dialnb.runs.run import MEASURED
-from dialnb.runs.stages import default_stages
+from dialnb.files import MEASURED, Values, read_json, read_rows, read_run, table_at
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def open_run(folder: Path) -> dict[str, Any]:
+def open_run(folder: Path) -> Values:
     """The record of a run folder, or an error that says what the folder is not.
 
     Its paper and profile are plain names: folders are found, written and replaced by them.
@@ -27,40 +23,36 @@ def open_run(folder: Path) -> dict[str, Any]:
     if record is None:
         raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
     for part in ("slug", "profile"):
-        if not re.fullmatch(r"\w[\w.-]*", str(record.get(part, ""))) or not isinstance(record[part], str):
-            raise DataError(
-                f"{folder / 'run.json'} is not the record of a run: its {part} is no plain name; run it again"
-            )
+        name = record.get(part)
+        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+            place = folder / "run.json"
+            raise DataError(f"{place} is not the record of a run: its {part} is no plain name; run it again")
     return record
 
 
-def run_models(folder: Path) -> dict[str, Path]:
-    """The encoders that a run's stages made, by stage ("train DSE") and by what follows its first word ("DSE")."""
-    models: dict[str, Path] = {}
+def export(folder: Path, model: str, destination: Path) -> Path:
+    """Save a model that a run trained to a folder that sentence-transformers, transformers and dialnb load."""
+    from dialnb.runs.results import read_record, read_result
+    from dialnb.runs.stages import default_stages
+
+    stages = {}
     for stage in open_run(folder)["stages"]:
         kept = default_stages() / Path(stage["key"]).name
-        encoders = stored_encoders(kept) if (kept / INDEX).is_file() else {}
-        for name, path in encoders.items():
-            label = stage["name"] if len(encoders) == 1 else f"{stage['name']} {name}"
-            models[label] = models[label.partition(" ")[2] or label] = path
-    return models
-
-
-def export(folder: Path, model: str, destination: Path) -> Path:
-    """Copy a model of a run to a folder that sentence-transformers, transformers and dialnb load."""
-    models = run_models(folder)
-    if not models:
+        if stage["name"].startswith("train ") and kept.is_dir():
+            stages[stage["name"].removeprefix("train ")] = kept
+    if not stages:
         raise DataError(f"no stage of {folder} has a model in {default_stages()}; run it again to make them")
-    if model not in models:
-        raise UnknownName(f"model of {folder.name}", model, models)
+    if model not in stages:
+        raise UnknownName(f"model of {folder.name}", model, stages)
     if destination.exists() and any(destination.iterdir()):
         raise DataError(f"{destination} exists and is not empty; choose another place or remove it")
-    check_files(models[model].parent, models[model].name)
-    shutil.copytree(models[model], destination, dirs_exist_ok=True)
-    return destination
+    result = read_result(stages[model], read_record(stages[model]))
+    if "failed" in result:
+        raise DataError(f"{model} is no model: {result['failed']}")
+    return (result.get("selector") or result["encoder"]).save(destination)
 
 
-def differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -> list[tuple[str, Any, Any]]:
+def differences(first: Values, second: Values, path: str = "") -> list[tuple[str, Any, Any]]:
     """Where two records differ, as (name, first, second); names of inner values are joined by dots."""
     found = []
     for name in dict.fromkeys([*first, *second]):
