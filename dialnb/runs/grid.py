@@ -264,7 +264,7 @@ def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> pd.DataFram
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # two tasks are never the same, so that they can be keys
 class Task:
     """A question to every model: ``evaluate(encoder, records, dataset, **settings)`` gives tidy rows.
 
@@ -301,22 +301,21 @@ class Task:
         return {column: value for column, value in labels.items() if column != "table" or value}
 
 
-@dataclass(frozen=True)
-class Question:
-    """One stage of the grid: a model and a seed and, but for its training, the task and the dataset it is asked."""
+class Question(NamedTuple):
+    """One stage of the grid: a model and a seed and, but for its training, the dataset and the task it is asked."""
 
     model: str
     seed: int
-    said: str = field(default="", compare=False)
-    table: str = ""
-    title: str = "train"
     dataset: str = ""
-    task: Task | None = field(default=None, compare=False)
+    task: Task | None = None
+
+    @property
+    def table(self) -> str:
+        return self.task.table
 
     def __str__(self) -> str:
-        if self.task is None:
-            return f"train {self.model}{self.said}"
-        return f"{self.title}: {self.model} on {self.dataset}{self.said}"
+        what = f"{self.task.title}: {self.model} on {self.dataset}" if self.task else f"train {self.model}"
+        return f"{what}, seed {self.seed}"
 
 
 class Answer(NamedTuple):
@@ -388,8 +387,7 @@ class Grid:
             if model.recipe and start == (model.start if model.start in self.models else ""):
                 encoder = model_of(result) if result else load_encoder(model.start or self.run.settings["encoder"])
                 for seed in seeds:
-                    key = Question(name, seed, seed_in_words(self.run, seed))
-                    jobs[key] = job_of(self.run.settings, model, encoder, seed)
+                    jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
         if result and self.run.settings.get("workers", 1) > 1:
             reported = self._reported(start, result)
             jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
@@ -476,18 +474,17 @@ def questions(
     for task in tasks:
         values = task.values(run.settings)
         for dataset, records in run.datasets(task).items():
-            about = {"table": task.table, "title": task.title, "dataset": dataset, "task": task}
             for (name, seed), result in results.items():
                 if not task.only or name in task.only:
                     given = {"encoder": model_of(result), "records": records, **values}
-                    key = Question(name, seed, seed_in_words(run, seed), **about)
-                    models[key] = _job(task.evaluate, given, {"dataset": dataset, **result}, seed)
+                    offered = {"dataset": dataset, **result}
+                    models[Question(name, seed, dataset, task)] = _job(task.evaluate, given, offered, seed)
             for floor, function in task.floors.items() if pieces is not None else ():
                 words = Lexical(pieces, records, floor if floor in WEIGHTINGS else WEIGHTINGS[0])
                 for seed in run.train_seeds:
                     given = {"encoder": words, "records": records, **values}
-                    key = Question(floor, seed, seed_in_words(run, seed), **about)
-                    floors[key] = _job(function or task.evaluate, given, {"dataset": dataset}, seed)
+                    job = _job(function or task.evaluate, given, {"dataset": dataset}, seed)
+                    floors[Question(floor, seed, dataset, task)] = job
     return models | floors
 
 
@@ -497,11 +494,6 @@ def _job(evaluate: Callable, given: Values, offered: Values, seed: int) -> Job:
     taken = signature(evaluate).parameters
     inputs = {name: value for name, value in offered.items() if name in taken} | given
     return evaluate, {name: seed if value is TRAIN_SEED else value for name, value in inputs.items()}
-
-
-def seed_in_words(run: Run, seed: int) -> str:
-    """What the name of a stage says of its seed, where there are several."""
-    return f", seed {seed}" if len(run.train_seeds) > 1 else ""
 
 
 def first_sentence(error: Exception) -> str:

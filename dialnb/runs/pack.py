@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
 FOLDER = "dialnb-pack"
+FORMATS = {".tar": "tar", ".tar.gz": "gztar", ".tar.xz": "xztar"}
 HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
 """Declared, but not needed by a headless run."""
 
@@ -97,9 +97,9 @@ def pack(
     encoder: str = "",
 ) -> Packed:
     """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
-    _, tar, suffix = out.name.lower().partition(".tar")
-    if not tar or suffix not in ("", ".gz", ".xz"):
-        raise BadParameter(f"the archive must be named *.tar, *.tar.gz or *.tar.xz, but is {out.name!r}")
+    kinds = [kind for suffix, kind in FORMATS.items() if out.name.lower().endswith(suffix)]
+    if not kinds:
+        raise BadParameter(f"the archive must be named *{', *'.join(FORMATS)}, but is {out.name!r}")
     data, encoders = [], []
     for slug in slugs:
         profiles = load_profiles(slug, root)
@@ -122,10 +122,7 @@ def pack(
         sizes = {}
         for part in sorted(path for path in folder.iterdir() if path.is_dir()):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        unfinished = out.with_name(f".{out.name}.new")
-        with tarfile.open(unfinished, f"w:{suffix[1:]}") as archive:
-            archive.add(folder, FOLDER)
-        unfinished.replace(out)
+        Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
     return Packed(out, sizes, packages, licences)
 
 

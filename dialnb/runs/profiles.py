@@ -237,13 +237,12 @@ class Profiles:
         is_offered = False
         for parameter in self.parameters.values():
             if parameter.is_list or (parameter.kind == "encoder" and parameter.name != "encoder"):
-                in_profiles = [changes.get(parameter.name) for changes in self.profiles.values()]
-                chosen, *known = (
-                    _as_list(value) for value in (settings[parameter.name], parameter.choices, *in_profiles)
-                )
-                if name in chosen:
+                if name in _as_list(settings[parameter.name]):
                     return True
-                is_offered |= any(name in values for values in known)
+                known = list(parameter.choices)
+                for changes in self.profiles.values():
+                    known += _as_list(changes.get(parameter.name))
+                is_offered |= name in known
         return not (name and is_offered)
 
     def parameter(self, name: str) -> Parameter:
@@ -314,31 +313,24 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
 
 def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
     """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
-    parameters = {name: _parameter(name, entry, where) for name, entry in raw["parameters"].items()}
-    for name in raw["profiles"]:
-        if name not in PROFILES:
-            raise UnknownName(f"profile in {where}", name, PROFILES)
+    parameters = {}
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
     made = Profiles(slug, parameters, profiles, raw.get("needs") or {})
     try:
+        for name, entry in raw["parameters"].items():
+            if not FIELDS <= entry.keys() <= FIELDS | OPTIONAL:
+                raise DataError(f"parameter {name!r} needs type, default and help, but has {', '.join(entry)}")
+            parameter = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
+            if parameter.kind not in KINDS:
+                raise UnknownName(f"type of parameter {name!r}", parameter.type, KINDS)
+            parameters[name] = replace(parameter, default=parameter.check(parameter.default))
         for name in profiles:
+            if name not in PROFILES:
+                raise UnknownName("profile", name, PROFILES)
             made.resolve(name)
     except DialnbError as error:
         raise DataError(f"{where}: {error}") from error
     return made
-
-
-def _parameter(name: str, entry: Mapping[str, Any], where: str) -> Parameter:
-    if not FIELDS <= entry.keys() <= FIELDS | OPTIONAL:
-        fine = f"needs {', '.join(sorted(FIELDS))} and may have {', '.join(sorted(OPTIONAL))}"
-        raise DataError(f"{where}: parameter {name!r} {fine}, but has {', '.join(entry)}")
-    made = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
-    if made.kind not in KINDS:
-        raise UnknownName(f"type of parameter {name!r} in {where}", made.type, KINDS)
-    try:
-        return replace(made, default=made.check(made.default))
-    except BadParameter as error:
-        raise DataError(f"{where}: {error}") from error
 
 
 def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping | None = None) -> str:

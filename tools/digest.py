@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from jinja2 import Environment, StrictUndefined
+
+from dialnb.claims import MARKS, VERDICTS, interval_text, verdict_text
 from dialnb.claims.papers import load_paper
 from dialnb.report.gather import Group
-from dialnb.report.pages import render
 
 
 def digest(groups: Iterable[Group], home: Path) -> str:
@@ -20,4 +22,12 @@ def digest(groups: Iterable[Group], home: Path) -> str:
             tables = [name for name in paper.tables if (folder / "tables" / f"{name}.md").is_file()]
             place = Path(os.path.relpath(folder, home)).as_posix()
             papers.append({"paper": paper, "group": group, "tables": tables, "place": place})
-    return render("digest.md", papers=papers)
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {
+        "MARKS": MARKS,
+        "VERDICTS": VERDICTS,
+        "interval_text": interval_text,
+        "verdict_text": verdict_text,
+    }
+    text = Path(__file__).with_name("digest.md.j2").read_text(encoding="utf-8")
+    return environment.from_string(text).render(papers=papers)
