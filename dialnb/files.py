@@ -65,10 +65,10 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
     path = table_at(folder, name) or folder / name
     rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
-    about = folder / "run.json"
-    used = json.loads(about.read_text(encoding="utf-8")).get("encoders") or () if about.is_file() else ()
-    hashes = {encoder["name"]: (encoder.get("sha256") or {}).get("model.safetensors") for encoder in used}
-    rows.attrs["weights"] = {name: weights for name, weights in hashes.items() if weights}
+    rows.attrs["weights"] = {}
+    for encoder in (read_json(folder / "run.json") or {}).get("encoders") or ():
+        if weights := (encoder.get("sha256") or {}).get("model.safetensors"):
+            rows.attrs["weights"][encoder["name"]] = weights
     return rows
 
 

@@ -203,7 +203,7 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     of their folders, not where those lie."""
     if not path.is_file():
         return
-    text = path.read_text(encoding="utf-8")
+    text = before = path.read_text(encoding="utf-8")
     given = [request.encoder]
     for value in request.overrides.values():
         given += value if isinstance(value, list | tuple) else [value]
@@ -213,7 +213,8 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
         if len(place.parts) > 1:
             text = text.replace(f"{place}{os.sep}", f"{name}{os.sep}")
-    write_whole(path, text)
+    if text != before:
+        write_whole(path, text)
 
 
 class OwnKernel(AsyncKernelManager):

@@ -72,10 +72,9 @@ def _content(value: Any) -> Any:
         return {"fingerprint": value.fingerprint}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray) and value.dtype.hasobject:
-        return {"objects": value.tolist()}
     if isinstance(value, np.ndarray):
-        return {"array": value.dtype.str, "shape": value.shape, "sha256": _sha256(value.tobytes())}
+        content = value.tolist() if value.dtype.hasobject else _sha256(value.tobytes())
+        return {"array": value.dtype.str, "shape": value.shape, "content": content}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, range):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dialnb.data.datasets import find_reader, records_path
 from dialnb.data.sources import get_source
@@ -12,8 +12,7 @@ from dialnb.models.places import can_ask_hub, find_encoder
 from dialnb.runs.profiles import Profiles, Settings
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """A dataset or an encoder that a profile asks for, and whether it is on this machine."""
 
     kind: str
