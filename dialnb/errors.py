@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 from collections.abc import Iterable
 
 
 class DialnbError(Exception):
     """Base of every error that dialnb raises on purpose; the command line prints it without a traceback."""
+
+    def __reduce__(self) -> tuple:
+        """Between processes its words travel, whatever its constructor takes."""
+        return copyreg.__newobj__, (type(self), str(self))
 
 
 class UnknownName(DialnbError):
@@ -23,7 +28,6 @@ class UnknownName(DialnbError):
         near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
         hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
         super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
-        self.kind, self.name, self.known = kind, name, known
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:

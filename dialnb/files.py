@@ -7,6 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Values = dict[str, Any]
+"""Values by name: the facts of a record, the inputs of a stage, what a training gave."""
+
+
 def say(line: str) -> None:
     """A line of progress, seen at once in a log, a terminal or a notebook."""
     print(line, flush=True)
@@ -26,16 +31,24 @@ def say(line: str) -> None:
 def write_table(shown: Any, stem: Path) -> None:
     """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    writers = {"csv": "csv", "md": "markdown", "tex": "latex"}
-    for suffix, method in writers.items():
-        if hasattr(shown, method):
-            stem.with_suffix(f".{suffix}").write_text(getattr(shown, method)(), encoding="utf-8")
     if hasattr(shown, "to_csv"):
         shown.to_csv(stem.with_suffix(".csv"), index=False)
+        return
+    for suffix, text in {"csv": shown.csv(), "md": shown.markdown(), "tex": shown.latex()}.items():
+        stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8")
 
 
 ITEMS = "items.csv.xz"
 """What each test item scored, where a run keeps it."""
+
+
+MEASURED = ("value", "n")
+"""The columns of tidy rows that were measured; the others say what."""
+
+
+def time_of(stamp: float) -> str:
+    """A time as records have it."""
+    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
 
 
 def table_at(folder: Path, name: str = "results.csv") -> Path | None:
@@ -52,10 +65,10 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
     path = table_at(folder, name) or folder / name
     rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
-    about = folder / "run.json"
-    used = json.loads(about.read_text(encoding="utf-8")).get("encoders") or () if about.is_file() else ()
-    hashes = {encoder["name"]: (encoder.get("sha256") or {}).get("model.safetensors") for encoder in used}
-    rows.attrs["weights"] = {name: weights for name, weights in hashes.items() if weights}
+    rows.attrs["weights"] = {}
+    for encoder in (read_json(folder / "run.json") or {}).get("encoders") or ():
+        if weights := (encoder.get("sha256") or {}).get("model.safetensors"):
+            rows.attrs["weights"][encoder["name"]] = weights
     return rows
 
 
@@ -104,7 +117,7 @@ def read_run(folder: Path) -> Any:
     return None if record is None else as_it_stands(record, folder)
 
 
-def as_it_stands(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+def as_it_stands(record: Values, folder: Path) -> Values:
     """The record of a run; one that says "running" though no process holds the run was interrupted."""
     if record["status"] != "running" or _is_held(folder / LOCK):
         return record

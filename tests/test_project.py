@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from dialnb import plots
 from dialnb.claims.papers import SLUGS, load_paper
 from dialnb.files import table_at
-from dialnb.report.digest import digest
+from tools.digest import digest
 from tools.overview import overview
 
 ROOT = Path(__file__).resolve().parent.parent

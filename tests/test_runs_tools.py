@@ -27,8 +27,8 @@ from dialnb.progress import Bar
 from dialnb.runs import doctor, start, tools
 from dialnb.runs import pack as packing
 from dialnb.runs.figures import redraw
+from dialnb.runs.profiles import run_name
 from dialnb.runs.provenance import commit
-from dialnb.runs.run import run_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -64,7 +64,7 @@ def finished(tmp_path, monkeypatch):
     def make(name: str, value: float = 50.0, **settings) -> Path:
         run = start("toy", "smoke", out=tmp_path / name, **settings)
         run.stage("train Toy", make_encoder, seed=3)
-        run.add(rows(value), model="Toy", table="T1").not_run("T1", model="Absent", reason="not there")
+        run.add(rows(value), model="Toy", table="T1").note_absent("not there", "T1", model="Absent")
         run.figure("F1", draw, data=rows(value), caption="Words", alt="A line", colour="black")
         run.figure("F2", draw(rows(), "red"), data=rows(), caption="Words", alt="A line")
         run.table("T1")
@@ -91,7 +91,7 @@ def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):
     run.add(rows(1.0), model="A").add(rows(2.0), model="A").add(rows(3.0), model="B")
     assert run.results.query("model == 'A' and seed == 1").value.tolist() == [2.0] and len(run.results) == 4
     for reason in ("first", "second"):
-        run.not_run("T1", model="C", reason=reason)
+        run.note_absent(reason, "T1", model="C")
     assert run.missing == [{"table": "T1", "model": "C", "reason": "second"}]
     items = pd.DataFrame({"item": [0, 1], "value": [1, 0]})
     assert len(run.add_items(items, model="A").add_items(items, model="A").add_items(items, model="B").items) == 4
@@ -247,7 +247,7 @@ def test_the_doctor_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch)
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
     assert cli.main(["doctor", "--project", str(ROOT / "tests" / "toy")]) == 1
     out = capsys.readouterr().out
-    assert ">=999 is needed" in out and "missing: pip install -c constraints.txt 'nothing-like-this'" in out
+    assert "'numpy>=999'" in out and "missing: pip install -c constraints.txt 'nothing-like-this>=1'" in out
 
 
 def test_progress_is_lines_where_there_is_no_terminal(capsys):

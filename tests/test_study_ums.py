@@ -22,7 +22,7 @@ from dialnb.examples.readings import Lists
 from dialnb.models.encoder import load_encoder
 from dialnb.runs.grid import job_of, train_model
 from dialnb.runs.profiles import load_profiles
-from dialnb.runs.results import read_result, write_result
+from dialnb.runs.results import read_record, read_result, write_result
 from dialnb.studies import ums
 from dialnb.training.recipes import fit
 from dialnb.training.settings import TrainingSettings
@@ -115,7 +115,10 @@ def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_c
 def test_a_stored_selector_scores_as_it_did(trained, tmp_path):
     asked = Lists(trained["parts"], split="test").read()
     write_result({"selector": trained["selector"]}, tmp_path)
-    once, again = trained["selector"].score(asked), read_result(tmp_path)["selector"].score(asked)
+    once, again = (
+        trained["selector"].score(asked),
+        read_result(tmp_path, read_record(tmp_path))["selector"].score(asked),
+    )
     assert once == again and len({score for row in once for score in row}) > 20
 
 

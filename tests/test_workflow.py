@@ -21,8 +21,7 @@ from sweep import read_sweep
 
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.files import read_json, write_json
-from dialnb.runs.profiles import load_profiles
-from dialnb.runs.run import run_name
+from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.tools import merge
 
 ROOT = Path(__file__).resolve().parent.parent

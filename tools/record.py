@@ -19,11 +19,11 @@ from pathlib import Path
 from dialnb.errors import DataError
 from dialnb.files import read_rows, write_json, write_table
 from dialnb.plots.style import smaller
-from dialnb.report.digest import digest
 from dialnb.report.gather import gather, recorded_runs
 from dialnb.runs.profiles import project
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
+from tools.digest import digest
 
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""

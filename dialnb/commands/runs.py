@@ -169,8 +169,7 @@ def matrix(profile: str, seed: int, encoder: str, changes: Sequence[str], dry_ru
     On equal terms: trains every method from one encoder, on one corpus, with one budget of tokens, asks it the tasks
     of all five papers, and says what to pick for which task. 'dialnb run matrix' is the same with more options.
     """
-    from dialnb.runs.profiles import load_profiles
-    from dialnb.runs.run import run_name
+    from dialnb.runs.profiles import load_profiles, run_name
     from dialnb.studies.matrix_guide import FILE
 
     code = run.callback(("matrix",), profile, seed, encoder, changes, False, dry_run, False, out, None, None)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from lzma import LZMAError
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import yaml
 from jsonschema import Draft202012Validator
 from pandas.api.types import is_numeric_dtype
 
-from dialnb.claims import Judged, Verdict, judge_claims, load_claims, training_shares
+from dialnb.claims import Judged, judge_claims, load_claims, training_shares
 from dialnb.claims.papers import STUDIES, project_root
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, as_it_stands, read_json, read_rows, table_at
+from dialnb.files import ITEMS, Values, as_it_stands, read_json, read_rows, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -41,7 +41,7 @@ class Group:
 
     slug: str
     name: str
-    runs: Sequence[dict[str, Any]] = ()
+    runs: Sequence[Values] = ()
     folders: Sequence[Path] = ()
     results: pd.DataFrame = field(default_factory=pd.DataFrame)
 
@@ -52,8 +52,8 @@ class Group:
     @property
     def record(self) -> Path | None:
         """The folder of the only run, if it is one that the repository keeps."""
-        (*older, folder) = self.folders or [Path()]
-        return folder if not older and folder.resolve() in recorded_runs() else None
+        is_kept = len(self.folders) == 1 and self.folders[0].resolve() in recorded_runs()
+        return self.folders[0] if is_kept else None
 
     @property
     def not_run(self) -> list[dict[str, str]]:
@@ -67,9 +67,7 @@ class Group:
     def judged(self) -> Judged:
         """The claims of the paper with their verdicts: those kept with a record, if it has all of them."""
         kept = read_json(self.record / "claims.json") if self.record else None
-        facts = {"id", "strength_words"} | {field.name for field in fields(Verdict)}
-        known = [claim.id for claim in load_claims(self.slug)]
-        if kept and [claim["id"] for claim in kept] == known and all(facts <= claim.keys() for claim in kept):
+        if kept and [claim["id"] for claim in kept] == [claim.id for claim in load_claims(self.slug)]:
             return Judged(pd.DataFrame(kept, dtype=object))
         return self.judge()
 
@@ -90,10 +88,9 @@ class Group:
     @property
     def encoders(self) -> list[str]:
         """Encoders behind the results, else those that the runs name."""
-        if "encoder" in self.results and self.results["encoder"].notna().any():
-            names = self.results["encoder"].dropna().unique()
-            return [str(name) for name in names if name != "none"]  # chance has none
-        return [run["parameters"]["encoder"] for run in self.runs if run["parameters"].get("encoder")]
+        measured = self.results["encoder"].dropna().unique() if "encoder" in self.results else ()
+        named = [run["parameters"].get("encoder") for run in self.runs]
+        return [str(name) for name in (measured if len(measured) else named) if name and name != "none"]
 
 
 def recorded_runs() -> list[Path]:
@@ -114,7 +111,7 @@ def find_runs(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def set_by_hand(run: dict[str, Any]) -> dict[str, Any]:
+def set_by_hand(run: Values) -> Values:
     """Settings of a run other than those of its profile; a seed is no setting."""
     return {name: value for name, value in run.get("set_by_hand", {}).items() if name != "seed"}
 
@@ -146,7 +143,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         results = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
         name = _page_name(records[-1], {group.name for group in groups})
         groups.append(Group(records[0]["slug"], name, records, places, results))
-    return sorted([*groups, *without_runs(groups)], key=lambda group: STUDIES.index(group.slug))
+    return sorted(groups + without_runs(groups), key=lambda group: STUDIES.index(group.slug))
 
 
 def without_runs(groups: Iterable[Group]) -> list[Group]:
@@ -155,17 +152,15 @@ def without_runs(groups: Iterable[Group]) -> list[Group]:
     return [Group(slug, slug) for slug in STUDIES if slug not in have]
 
 
-def _page_name(run: dict[str, Any], taken: set[str]) -> str:
+def _page_name(run: Values, taken: set[str]) -> str:
     """A name for the page of a group, safe in paths and links, that no other has."""
     settings = [f"{name}-{value}" for name, value in set_by_hand(run).items()]
     plain = re.sub(r"[^A-Za-z0-9.-]", "-", "-".join([run["slug"], run["profile"], *settings]))[:100]
-    name, number = plain, 2
-    while name in taken:
-        name, number = f"{plain}-{number}", number + 1
-    return name
+    names = (f"{plain}-{number}" for number in count(2))
+    return next(name for name in chain([plain], names) if name not in taken)
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path) -> Values:
     """What run.json says, if it is the record of a run of a known paper, and nothing here leads out of the folder."""
     for path in (*folder.iterdir(), *folder.glob("figures/*")):
         read = path.is_symlink() and (path.is_file() or path.name == "figures")
@@ -180,7 +175,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     return as_it_stands(run, folder)
 
 
-def read_record(path: Path, kind: str) -> dict[str, Any]:
+def read_record(path: Path, kind: str) -> Values:
     """What a JSON file holds, if it has the shape that `shapes.yaml` gives for its kind."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -194,7 +189,7 @@ def read_record(path: Path, kind: str) -> dict[str, Any]:
     return record
 
 
-def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
+def _results(run: Values, folder: Path) -> pd.DataFrame:
     """Tidy rows of a run; empty where it has none."""
     path = table_at(folder)
     if path is None or path.read_bytes().strip() == b"":
@@ -208,7 +203,7 @@ def _results(run: dict[str, Any], folder: Path) -> pd.DataFrame:
     return rows
 
 
-def _rows(run: dict[str, Any], folder: Path, *name: str) -> pd.DataFrame:
+def _rows(run: Values, folder: Path, *name: str) -> pd.DataFrame:
     """A table of a run, with the run's seed as that of the training where it names none."""
     rows = read_rows(folder, *name)
     seed = run["parameters"].get("seed", 0)

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pandas as pd
 from markupsafe import Markup
 
-from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, interval_text, verdict_text
-from dialnb.claims.papers import STUDIES, Table, compare_table, load_paper, project_root
+from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
+from dialnb.claims.papers import STUDIES, compare_table, load_paper, project_root
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import write_table
+from dialnb.files import Values, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
 from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
 from dialnb.runs.figures import redraw
@@ -57,42 +56,29 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
     for name in ASSETS:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
     pages = [page for group in groups if (page := _page(group, folder, damaged))]
-    for group in without_runs(page["group"] for page in pages):
-        pages.append(_page(group, folder, damaged))
+    pages += [_page(group, folder, damaged) for group in without_runs(page["group"] for page in pages)]
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
         _say(f"report: left out {damage}")
     first_pages = {page["group"].slug: page for page in reversed(pages)}  # the most telling of each paper
     main = [first_pages[slug] for slug in STUDIES]
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
-    return _write(
-        folder / "index.html",
-        "index",
-        root="",
-        pages=pages,
-        main=main,
-        total=_count(claims),
-        trust=_trust(claims),
-        damaged=damaged,
-        left_out=left_out or {},
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    )
+    verdicts = Counter(claim["verdict"] for claim in claims)
+    shown = {
+        "root": "",
+        "pages": pages,
+        "main": main,
+        "total": {verdict: verdicts[verdict] for verdict in VERDICTS},
+        "decided": [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)],
+        "limits": Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
+        "damaged": damaged,
+        "left_out": left_out or {},
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    return _write(folder / "index.html", "index", **shown)
 
 
-def _trust(claims: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many verdicts rest on enough, and what limits the others."""
-    decided = [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)]
-    limits = Counter(claim["label"] for claim in claims if claim["qualifier"])
-    solid = sum(not claim["weak"] for claim in decided)
-    return {"decided": len(decided), "solid": solid, "limits": limits.most_common()}
-
-
-def _count(claims: list[dict[str, Any]]) -> dict[str, int]:
-    counts = Counter(claim["verdict"] for claim in claims)
-    return {verdict: counts[verdict] for verdict in VERDICTS}
-
-
-def _page(group: Group, folder: Path, damaged: list[Damaged]) -> dict[str, Any] | None:
+def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
     """Write the page of one group and return what it shows; runs that cannot be shown are added to those `damaged`."""
     _say(f"report: {group.name}")
     try:
@@ -107,100 +93,72 @@ def _page(group: Group, folder: Path, damaged: list[Damaged]) -> dict[str, Any] 
     return page
 
 
-def _paper(group: Group, folder: Path) -> dict[str, Any]:
+def _paper(group: Group, folder: Path) -> Values:
     """Everything the page of one group shows; writes its downloads."""
     paper, files = load_paper(group.slug), folder / group.name
-    claims = [_claim(record) for record in group.judged.to_dict()]
-    latest = group.runs[-1] if group.runs else {}
+    tables = [compare_table(group.slug, name, group.results, group.not_run) for name in paper.tables]
     guide = group.folders[-1] / "guide.md" if group.folders else Path()
     return {
-        "name": group.name,
         "paper": paper,
         "group": group,
-        "claims": claims,
-        "counts": _count(claims),
-        "judged": [claim for claim in claims if claim["verdict"] != NOT_RUN],
-        "tables": [_table(_compared(group, table), files) for table in paper.tables.values()],
+        "claims": [_claim(record) for record in group.judged.to_dict()],
+        "counts": group.judged.counts,
+        "tables": [_table(compared, files) for compared in tables],
         "figures": _figures(group, files),
         "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
         "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
         "deviations": _deviations(group.slug),
-        "hardware": _hardware(latest),
-        "when": str(latest.get("updated", ""))[:10],
         "seeds": sorted({run["parameters"].get("seed") for run in group.runs} - {None}),
     }
 
 
-def _compared(group: Group, table: Table) -> Comparison:
-    """A table next to ours: as kept with a record, if it has the cells that the paper prints, else compared now."""
-    cells = [
-        (row.labels["model"], column, value) for row in table.rows for column, value in zip(table.columns, row.values)
-    ]
-    kept = group.record / "tables" / f"{table.id}.csv" if group.record else Path()
-    if kept.is_file():
-        texts = dict.fromkeys((*table.label_names, "column"), str)
-        rows = pd.read_csv(kept, keep_default_na=False, na_values=[""], dtype=texts).fillna({"note": ""})
-        named = zip(rows["model"], rows["column"], cells)
-        if len(rows) >= len(cells) and all((model, column) == cell[:2] for model, column, cell in named):
-            printed = [value for *_, value in cells] + [None] * (len(rows) - len(cells))
-            rows = rows.assign(row=rows.index // len(table.columns), published=pd.Series(printed, dtype=object))
-            return Comparison(group.slug, table, rows)
-    return compare_table(group.slug, table.id, group.results, group.not_run)
-
-
-def _table(compared: Comparison, files: Path) -> dict[str, Any]:
+def _table(compared: Comparison, files: Path) -> Values:
     """A table for the page: rows gathered under their setting, statuses counted, downloads written."""
     table, grid = compared.table, compared.grid
     write_table(compared, files / "tables" / table.id)
-    blocks: dict[str, list[dict[str, Any]]] = {}
-    reasons: dict[str, list[str]] = {}
-    substitutes: list[str] = []
+    blocks: dict[str, list[Values]] = {}
+    reasons: dict[str, dict[str, None]] = {}
+    substitutes: dict[str, None] = {}
     for row in grid:
         labels = dict(row["labels"])
         model = labels.pop("model")
         heading = " · ".join(labels.pop(name) for name in GROUPING if name in labels)
         blocks.setdefault(heading, []).append(row | {"model": model, "small": ", ".join(labels.values())})
         if row["status"] == NOT_RUN:
-            reasons.setdefault(row["note"], []).append(model)
+            reasons.setdefault(row["note"], {})[model] = None
         if row["status"] == SUBSTITUTE:
-            substitutes += row["note"].split("; ")
+            substitutes |= dict.fromkeys(row["note"].split("; "))
         for column, cell in row["cells"].items():
             if cell["status"] == NOT_RUN and row["status"] in (RAN, SUBSTITUTE):
-                reasons.setdefault(cell["note"], []).append(column)
+                reasons.setdefault(cell["note"], {})[column] = None
     counts = Counter(row["status"] for row in grid)
+    columns = zip(*(row.values for row in table.rows))
     return {
         "table": table,
         "blocks": blocks,
-        "numeric": [
-            not any(isinstance(cell, str) for cell in column) for column in zip(*(r.values for r in table.rows))
-        ],
+        "numeric": [not any(isinstance(cell, str) for cell in column) for column in columns],
         "ran": counts[RAN] + counts[SUBSTITUTE],
         "counts": counts,
         "partial": any(cell["same"] for row in grid for cell in row["cells"].values()),
-        "substitutes": list(dict.fromkeys(substitutes)),
-        "reasons": {reason: list(dict.fromkeys(names)) for reason, names in reasons.items()},
-        "files": [f"{files.name}/tables/{table.id}.{suffix}" for suffix in ("csv", "md", "tex")],
+        "substitutes": substitutes,
+        "reasons": reasons,
+        "stem": f"{files.name}/tables/{table.id}",
     }
 
 
-def _claim(record: dict[str, Any]) -> dict[str, Any]:
+def _claim(record: Values) -> Values:
     """A verdict for the page, with the places of its interval on a small axis that has the line in its middle."""
     ends = [record[name] for name in ("low", "high", "estimate")]
     bar = None
     if record["kind"] in ("gain", "ordering", "trend") and None not in ends and record["method"] != PLACE:
         places = [end - record["margin"] for end in ends]
         reach = max(map(abs, places)) or 1.0
-        low, high, mean = (round(50 + 48 * place / reach, 1) for place in places)
-        bar = {"low": low, "high": high, "mean": mean}
-    return record | {
-        "label": verdict_text(record),
-        "text": interval_text(record),
-        "bar": bar,
-        "weak": record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"],
-    }
+        bar = [round(50 + 48 * place / reach, 1) for place in places]
+    weak = record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"]
+    return record | {"bar": bar, "weak": weak}
 
 
-def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
+def _figures(group: Group, files: Path) -> list[Values]:
     """The figures of the latest run, F2 before F10."""
     if not group.runs:
         return []
@@ -210,7 +168,7 @@ def _figures(group: Group, files: Path) -> list[dict[str, Any]]:
     return [_figure(path, files / "figures", pictures) for path in described]
 
 
-def _figure(path: Path, target: Path, pictures: Path) -> dict[str, Any]:
+def _figure(path: Path, target: Path, pictures: Path) -> Values:
     """What the page shows of one figure, its files copied, all under the name of its own file; else what is wrong.
 
     A record keeps its figures as data, and their pictures in another folder; where there is none, it is drawn again.
@@ -234,51 +192,28 @@ def _figure(path: Path, target: Path, pictures: Path) -> dict[str, Any]:
     return shown | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
 
 
-def _run(run: dict[str, Any], path: Path, files: Path) -> dict[str, Any]:
+def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed = run["parameters"].get("seed", 1)
     target = files / f"seed{seed}"
     target.mkdir(parents=True, exist_ok=True)
-    links = {}
-    for name in KEPT:
-        if (path / name).is_file():
-            shutil.copyfile(path / name, target / name)
-            links[name] = f"{files.name}/seed{seed}/{name}"
-    page, damage = "", ""
-    if "notebook.ipynb" in links:
+    links = [name for name in KEPT if (path / name).is_file()]
+    for name in links:
+        shutil.copyfile(path / name, target / name)
+    shown = {"record": run, "seed": seed, "folder": f"{files.name}/seed{seed}", "links": links, "damage": ""}
+    shown["has_page"] = "notebook.ipynb" in links
+    if shown["has_page"]:
         title = f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}"
+        about = {"title": title, "back": f"../../{files.name}.html", "root": "../../"}
         try:
-            body = notebook_body(path / "notebook.ipynb")
-            back = f"../../{files.name}.html"
-            _write(
-                target / "notebook.html",
-                "notebook",
-                title=title,
-                body=body,
-                back=back,
-                root="../../",
-            )
-            page = f"{files.name}/seed{seed}/notebook.html"
+            _write(target / "notebook.html", "notebook", body=notebook_body(path / "notebook.ipynb"), **about)
         except Exception as error:
             damage = f"notebook.ipynb is damaged and has no page here: {error}"
+            shown |= {"has_page": False, "damage": damage}
     command = ["dialnb", "run", run["slug"], "--profile", run["profile"], "--seed", str(seed)]
     for name, value in set_by_hand(run).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
-    return {
-        "record": run,
-        "seed": seed,
-        "links": links,
-        "page": page,
-        "damage": damage,
-        "hardware": _hardware(run),
-        "command": shlex.join(command),
-    }
-
-
-def _hardware(run: dict[str, Any]) -> str:
-    hardware = run.get("hardware", {})
-    gpus = ", ".join(gpu["name"] for gpu in hardware.get("gpus", ()))
-    return gpus or (f"{hardware['cores']} CPU cores" if hardware.get("cores") else "")
+    return shown | {"command": shlex.join(command)}
 
 
 def _deviations(slug: str) -> Markup:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
-from packaging.requirements import Requirement
+import torch
 
+from dialnb.data.store import default_store
+from dialnb.runs.pack import requirements
 from dialnb.runs.planning import needs
 from dialnb.runs.profiles import known_papers, load_profiles, project
 from dialnb.runs.provenance import hardware
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing looked at: "ok", "note" (something optional is missing) or "bad", and what to do about it."""
 
     state: str
@@ -30,31 +31,19 @@ def examine(root: Path | None = None) -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    try:
-        required = [Requirement(text) for text in metadata.requires("dialnb") or ()]
-    except metadata.PackageNotFoundError:
-        return [Finding("note", "dialnb", "runs from a folder, not installed; its packages are not checked")]
     findings = []
-    for need in required:
-        optional = "extra" in str(need.marker)
-        if need.marker and not optional and not need.marker.evaluate():
-            continue
-        how = f"pip install -c constraints.txt '{need.name}'"
+    for need in requirements("dialnb"):
         try:
-            words = metadata.version(need.name)
-            fine = need.specifier.contains(words, prereleases=True)
-            words += "" if fine else f", but {need.specifier} is needed: {how}"
+            version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
-            fine, words = False, f"missing: {how}"
-        findings.append(Finding("ok" if fine else "note" if optional else "bad", need.name, words))
+            version = "missing"
+        fine = version != "missing" and need.specifier.contains(version, prereleases=True)
+        words = version if fine else f"{version}: pip install -c constraints.txt '{need}'"
+        findings.append(Finding("ok" if fine else "bad", need.name, words))
     return findings
 
 
 def _machine() -> list[Finding]:
-    import torch
-
-    from dialnb.data.store import default_store
-
     facts, store = hardware(), default_store()
     gpus = ", ".join(f"{gpu['name']} ({gpu['memory_gb']} GB)" for gpu in facts["gpus"])
     built = "this torch is built without CUDA" if torch.version.cuda is None else "torch finds none"
@@ -75,10 +64,6 @@ def _machine() -> list[Finding]:
 def _papers(root: Path) -> list[Finding]:
     findings = []
     for slug in known_papers(root):
-        files = (root / "papers" / slug / "profiles.yaml", root / "notebooks" / f"{slug}.ipynb")
-        if not all(path.is_file() for path in files):
-            findings.append(Finding("note", slug, "its notebook is not written yet"))
-            continue
         profiles = load_profiles(slug, root)
         ready, lacks = [], ""
         for name in profiles.profiles:

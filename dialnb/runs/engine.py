@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,11 +23,10 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
-from dialnb.files import LOCK, make_folder, read_json, say, write_json, write_whole
+from dialnb.files import LOCK, Values, make_folder, read_json, say, time_of, write_json, write_whole
 from dialnb.models.places import encoder_name
-from dialnb.runs.profiles import load_profiles
+from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.provenance import provenance
-from dialnb.runs.run import run_name
 
 BUNDLED_PROFILES = ("smoke", "quick")
 """Profiles that need nothing but what is in the repository: they run with the network switched off."""
@@ -55,7 +54,7 @@ class Request:
         return (self.out / run_name(self.slug, self.profile, self.seed, self.encoder, self.overrides)).absolute()
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Values:
         """What is injected into the notebook's cell of parameters."""
         given = {"profile": self.profile, "seed": self.seed, "out": str(self.folder)}
         if self.encoder:
@@ -111,18 +110,16 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / LOCK, timeout=1), Voice((folder / "log.txt").open("w", encoding="utf-8")) as voice:
             (folder / RESERVE).write_bytes(os.urandom(RESERVED))
+            reason = "interrupted"
             try:
                 reason = _in_a_thread(lambda: _papermill(request, root, source, voice))
-            except KeyboardInterrupt:
-                _record(request, "interrupted", began)
-                raise
-            reason = _record(request, reason, began)
+            finally:
+                reason = _record(request, reason, began)
         for name in ("notebook.ipynb", "log.txt", "run.json"):
             _without_places(folder / name, root, request)
     except Timeout:
-        return NotebookRun(
-            request.slug, "failed", f"another run is using {folder}; wait for it, or choose another --out"
-        )
+        reason = f"another run is using {folder}; wait for it, or choose another --out"
+        return NotebookRun(request.slug, "failed", reason)
     except OSError as error:
         reason = in_words(error)
         with contextlib.suppress(OSError):
@@ -192,17 +189,13 @@ def _record(request: Request, reason: str, began: float) -> str:
     record = read_json(path)
     if record is None or datetime.fromisoformat(record["updated"]).timestamp() < int(began):
         record = {"slug": request.slug, "profile": request.profile, "parameters": request.parameters}
-        record |= {"started": _time(began), **provenance(), "stages": [], "status": "done", "reason": ""}
+        record |= {"started": time_of(began), **provenance(), "stages": [], "status": "done", "reason": ""}
     if record["status"] == "running" and not reason:
         reason = "the notebook ended before its run was finished, so its results were not written"
     if reason:
         record |= {"status": "failed", "reason": reason}
-    write_json(path, record | {"updated": _time(time.time())})
+    write_json(path, record | {"updated": time_of(time.time())})
     return reason
-
-
-def _time(stamp: float) -> str:
-    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
 
 
 def _without_places(path: Path, root: Path, request: Request) -> None:
@@ -215,7 +208,7 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     for value in request.overrides.values():
         given += value if isinstance(value, list | tuple) else [value]
     for value in given:
-        if isinstance(value, str) and len(Path(value).parts) > 1:
+        if "/" in str(value):
             text = text.replace(value, encoder_name(value))
     for place, name in ((root, "."), (root.resolve(), "."), (Path.cwd(), "."), (Path.home(), "~")):
         if len(place.parts) > 1:

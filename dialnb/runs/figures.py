@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dialnb import plots
 from dialnb.errors import DataError, UnknownName
-from dialnb.files import table_at
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+from dialnb.files import Values, table_at, write_json
 
 FORMATS = ("png", "svg", "pdf")
-STYLES: dict[str, dict[str, Any]] = {
+STYLES: dict[str, Values] = {
     "paper": {},
     "slides": {
         "font.size": 16,
@@ -33,10 +33,6 @@ def save_figure(
 ) -> Figure:
     """Write PNG, SVG, the data (CSV) and a JSON file with caption, alternative text and how to draw it again: by a
     function of `plots.FIGURES`, else not at all."""
-    import matplotlib
-
-    from dialnb import plots
-
     if not caption or not alt:
         raise DataError(f"figure {name} needs a caption and an alternative text: others read what they cannot see")
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +45,7 @@ def save_figure(
     plots.save(figure, folder / name)
     about = {"name": name, "caption": caption, "alt": alt, "function": function, "arguments": arguments}
     about |= {"dtypes": {str(column): str(dtype) for column, dtype in data.dtypes.items()}}
-    (folder / f"{name}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / f"{name}.json", about)
     return figure
 
 
@@ -58,11 +54,6 @@ def redraw(
 ) -> tuple[list[Path], list[str]]:
     """Draw the figures of a run (whose names fit the pattern) again from their stored data; returns the files, and
     names that cannot be redrawn."""
-    import matplotlib
-    import pandas as pd
-
-    from dialnb import plots
-
     if style not in STYLES:
         raise UnknownName("style", style, STYLES)
     for kind in formats:

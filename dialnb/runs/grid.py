@@ -12,7 +12,8 @@ changed is made again. Training seeds are a dimension of the grid: each model is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -28,7 +29,7 @@ from dialnb.errors import DialnbError, Offline, TrainingError
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Lacking, Reading
-from dialnb.files import read_json, write_json
+from dialnb.files import Values, read_json, write_json
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from dialnb.training import TrainingSettings
@@ -38,7 +39,7 @@ from dialnb.training.recipes import Recipe, fit, get_recipe, scaled
 if TYPE_CHECKING:
     from dialnb.runs.run import Run
 
-Job = tuple[Callable[..., Any], dict[str, Any]]
+Job = tuple[Callable[..., Any], Values]
 """A stage to be made: its function and inputs."""
 
 SHARED = ("batch_size", "max_steps", "precision", "chunk")
@@ -90,34 +91,29 @@ class Model:
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
 
     @property
-    def printed(self) -> TrainingSettings | None:
-        """The settings of the paper; None where nothing is trained."""
-        if not self.recipe:
-            return None
-        return (get_recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe).settings
+    def printed(self) -> TrainingSettings:
+        """The settings of the paper, of a model that is trained."""
+        return recipe_of(self.recipe).settings
 
 
-class Trained(Mapping):
+def recipe_of(recipe: str | Recipe | PretrainingRecipe) -> Recipe | PretrainingRecipe:
+    """The recipe of a name, or one that was given as it is."""
+    return get_recipe(recipe) if isinstance(recipe, str) else recipe
+
+
+class Trained(UserDict):
     """What training gave, by the name of the model: ``trained["DSE"]`` is its encoder, that of the first seed.
 
     ``results`` has everything by name and seed: ``encoder`` (or ``selector``), ``curve``, ``training``, and what was
     watched or kept.
     """
 
-    def __init__(self, models: Mapping[str, Model], results: Mapping[tuple[str, int], dict[str, Any]]) -> None:
+    def __init__(self, models: Mapping[str, Model], results: Mapping[tuple[str, int], Values]) -> None:
         self.models, self.results = dict(models), dict(results)
-
-    def __getitem__(self, name: str) -> Encoder | Selector:
-        for (model, _), result in self.results.items():
-            if model == name:
-                return model_of(result)
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for name, _ in self.results))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+        self.firsts: dict[str, Values] = {}
+        for (name, _), result in self.results.items():
+            self.firsts.setdefault(name, result)
+        super().__init__({name: model_of(result) for name, result in self.firsts.items()})
 
     def only(self, *names: str) -> Trained:
         """Pick some of the models."""
@@ -144,8 +140,8 @@ class Trained(Mapping):
     def times(self) -> pd.DataFrame:
         """What each training took and, where it was cut short, how long all printed epochs would take."""
         rows = []
-        for name in self:
-            facts, model = next(iter(self.of_seed(name).values())).get("training"), self.models[name]
+        for name, result in self.firsts.items():
+            facts, model = result.get("training"), self.models[name]
             if facts is None or isinstance(model.recipe, PretrainingRecipe):
                 continue
             last = facts.curve.iloc[-1]
@@ -157,19 +153,15 @@ class Trained(Mapping):
             rows.append(took | {"projected hours": steps * seconds / 3600})
         return pd.DataFrame(rows).round(3)
 
-    def of_seed(self, name: str) -> dict[int, dict[str, Any]]:
+    def of_seed(self, name: str) -> dict[int, Values]:
         """The results of one model by seed."""
         return {seed: result for (model, seed), result in self.results.items() if model == name}
 
     @property
     def curves(self) -> pd.DataFrame:
         """Loss curves: step, epoch, loss, rate, model; those of the first seed where there are several."""
-        parts = []
-        for name in self:
-            first = next(iter(self.of_seed(name).values()))
-            if "curve" in first:
-                parts.append(first["curve"].assign(model=name))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"model": []})
+        parts = [result["curve"].assign(model=name) for name, result in self.firsts.items() if "curve" in result]
+        return joined(parts, "model")
 
     @property
     def watched(self) -> pd.DataFrame:
@@ -179,7 +171,12 @@ class Trained(Mapping):
             if "watched" in result:
                 labels = {"model": name, "train_seed": seed} | dict(self.models[name].labels)
                 parts.append(result["watched"].assign(**labels))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"value": []})
+        return joined(parts, "value")
+
+
+def joined(parts: Sequence[pd.DataFrame], *columns: str) -> pd.DataFrame:
+    """Data frames one below the other; of none, an empty one with the ``columns`` that readers ask for."""
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns), dtype=object)
 
 
 def model_of(result: Mapping[str, Any]) -> Encoder | Selector:
@@ -192,10 +189,10 @@ def train_model(
     encoder: Encoder,
     data: Reading,
     settings: TrainingSettings,
-    options: dict[str, Any],
+    options: Values,
     watch: Watch | None,
     folder: Path,
-) -> dict[str, Any]:
+) -> Values:
     """Train a model and give all that tests need: the stage behind every row of every table."""
     look = partial(_look, watch, folder) if watch else None
     try:
@@ -207,17 +204,16 @@ def train_model(
         _look(watch, folder, max(seen, default=0) + 1, made.model)
     model, kept = made.model, {"curve": made.result.curve, "training": made.result}
     if (folder / "best").is_dir():
-        model = _load(folder / "best", model)
+        load = Selector.load if isinstance(model, Selector) else load_encoder
+        model = load(folder / "best", device=getattr(model, "encoder", model).device)
     getattr(model, "encoder", model).name = recipe if isinstance(recipe, str) else recipe.name
     kept["selector" if isinstance(model, Selector) else "encoder"] = model.eval()
     if watch and watch.keep:
         places = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
         kept["epochs"] = {int(path.name): load_encoder(path) for path in places}
     if watch and watch.evaluate:
-        rows = read_json(folder / "watched.json") or []
-        kept["watched"] = pd.DataFrame(rows)
-    heads = (get_recipe(recipe) if isinstance(recipe, str) else recipe).kept_heads
-    if heads:
+        kept["watched"] = pd.DataFrame(read_json(folder / "watched.json") or [])
+    if heads := recipe_of(recipe).kept_heads:
         kept["layers"] = _head_weights(made.objective, heads)
     return kept
 
@@ -240,13 +236,7 @@ def _look(watch: Watch, folder: Path, epoch: int, model: Encoder | Selector) -> 
     write_json(path, before + rows.to_dict("records"))
 
 
-def _load(folder: Path, like: Encoder | Selector) -> Encoder | Selector:
-    if isinstance(like, Selector):
-        return Selector.load(folder, like.encoder.device)
-    return load_encoder(folder, device=like.device)
-
-
-def _head_weights(objective: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _head_weights(objective: Any, names: Sequence[str]) -> dict[str, Values]:
     """Weights of the named layers of an objective, as far as it has them."""
     weights = {}
     for name in names:
@@ -258,7 +248,7 @@ def _head_weights(objective: Any, names: Sequence[str]) -> dict[str, dict[str, A
 
 def make_encoder(
     recipe: PretrainingRecipe, encoder: Encoder | None, data: Reading, name: str, warm: bool, folder: Path
-) -> dict[str, Any]:
+) -> Values:
     """Pretrain an encoder from scratch, with the vocabulary of ``encoder`` if any, ``warm`` with its weights."""
     words = encoder.tokenizer if encoder else None
     cache, start = default_store().tokens, encoder if warm else None
@@ -274,14 +264,14 @@ def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> pd.DataFram
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # two tasks are never the same, so that they can be keys
 class Task:
     """A question to every model: ``evaluate(encoder, records, dataset, **settings)`` gives tidy rows.
 
     - ``table``: where its rows go; ``name``: how its stages are called (by default the function);
     - ``data``: datasets by name, or what `papers/<slug>/data.yaml` calls them;
     - ``settings``: parameters of the profile that the function takes, or values by name;
-    - ``only``: the models that are asked (default: all), or these with the labels of their rows;
+    - ``only``: the models that are asked (default: all);
     - ``floors``: what is reached without training, each with the function that asks it (None: the task's own).
     """
 
@@ -290,7 +280,7 @@ class Task:
     data: str | Mapping[str, Dataset]
     settings: Sequence[str] | Mapping[str, Any] = ()
     name: str = ""
-    only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
+    only: Sequence[str] = ()
     floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
@@ -298,47 +288,42 @@ class Task:
     def title(self) -> str:
         return self.name or self.evaluate.__name__.removesuffix("_of").replace("_", " ")
 
-    def values(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, settings: Mapping[str, Any]) -> Values:
         """What the function is called with besides encoder and records."""
         if isinstance(self.settings, Mapping):
             return dict(self.settings)
         return {name: settings[name] for name in self.settings}
 
-    def labels_of(self, name: str, model: Model | None) -> dict[str, Any]:
+    def labels_of(self, name: str, model: Model | None) -> Values:
         """Further columns of the rows of a model, or of a floor (None)."""
-        labels = {"model": name} | ({"table": self.table} if self.table else {}) | dict(self.labels)
+        labels = {"model": name, "table": self.table, **self.labels}
         labels |= {"model": name} if model is None else model.labels
-        if isinstance(self.only, Mapping):
-            labels |= self.only.get(name, {})
-        return labels
+        return {column: value for column, value in labels.items() if column != "table" or value}
 
 
-@dataclass(frozen=True)
-class Question:
-    """One stage of an evaluation: a task, a dataset, and who is asked."""
-
-    table: str
-    title: str
-    dataset: str
-    model: str
-    seed: int
-    task: Task = field(compare=False)
-    said: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.title}: {self.model} on {self.dataset}{self.said}"
-
-
-@dataclass(frozen=True)
-class Training:
-    """One stage of a training: a model and a seed."""
+class Question(NamedTuple):
+    """One stage of the grid: a model and a seed and, but for its training, the dataset and the task it is asked."""
 
     model: str
     seed: int
-    said: str = ""
+    dataset: str = ""
+    task: Task | None = None
+
+    @property
+    def table(self) -> str:
+        return self.task.table
 
     def __str__(self) -> str:
-        return f"train {self.model}{self.said}"
+        what = f"{self.task.title}: {self.model} on {self.dataset}" if self.task else f"train {self.model}"
+        return f"{what}, seed {self.seed}"
+
+
+class Answer(NamedTuple):
+    """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
+
+    question: Question
+    rows: pd.DataFrame
+    more: Mapping[str, Any]
 
 
 class Grid:
@@ -351,8 +336,6 @@ class Grid:
         for name, model in models.items():
             if self._can_be_had(name, model, models):
                 self.models[name] = model
-        self.seeds = training_seeds(run)
-        self.results: dict[tuple[str, int], dict[str, Any]] = {}
 
     def _can_be_had(self, name: str, model: Model, models: Mapping[str, Model]) -> bool:
         """Whether the profile takes a model and its start is there; else the reason is noted."""
@@ -375,58 +358,42 @@ class Grid:
 
     def train(self) -> Trained:
         """Make every model as soon as what it starts from is there, and answer the questions ahead of time."""
-        jobs = {}
+        seeds, results = self.run.train_seeds, {}
+        jobs = self._waiting("", None, seeds)
         for name, model in self.models.items():
             if not model.recipe:
                 encoder = load_encoder(model.start or self.run.settings["encoder"], model.pooling or None)
-                for seed in self.seeds:  # its rows stand beside those of every training
-                    self.results[name, seed] = {"encoder": encoder}
-        for name, model in self.models.items():
-            if model.recipe and model.start not in self.models:
-                jobs |= self._trainings(name, None)
-            elif model.recipe and not self.models[model.start].recipe:
-                jobs |= self._trainings(name, self.results[model.start, self.seeds[0]])
-        questions = {}
-        for (name, seed), result in self.results.items():
-            questions |= self._questions(name, seed, result)
-        made = self.run.stage_each(jobs | questions, self._follow)
-        for key, result in made.items():
-            if isinstance(key, Training) and "failed" in result:
+                for seed in seeds:  # its rows stand beside those of every training
+                    results[name, seed] = {"encoder": encoder}
+                jobs |= self._waiting(name, {"encoder": encoder}, seeds)
+        for key, result in self.run.stage_each(jobs, self._follow).items():
+            if key.task is None and "failed" in result:
                 self.run.note_absent(result["failed"], model=key.model)
-            elif isinstance(key, Training):
-                self.results[key.model, key.seed] = self._reported(key.model, result)
-        order = {name: place for place, name in enumerate(self.models)}
-        ordered = sorted(self.results, key=lambda key: (order[key[0]], self.seeds.index(key[1])))
-        return Trained(self.models, {key: self.results[key] for key in ordered})
+            elif key.task is None:
+                results[key.model, key.seed] = self._reported(key.model, result)
+        order = [(name, seed) for name in self.models for seed in seeds]
+        return Trained(self.models, {key: results[key] for key in order if key in results})
 
-    def _trainings(self, name: str, start: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> dict[Training, Job]:
-        """The stages of a model, one for each seed."""
-        model = self.models[name]
-        encoder = model_of(start) if start else load_encoder(model.start or self.run.settings["encoder"])
-        jobs = {}
-        for seed in seeds or self.seeds:
-            said = f", seed {seed}" if len(self.seeds) > 1 else ""
-            jobs[Training(name, seed, said)] = job_of(self.run.settings, model, encoder, seed, name)
-        return jobs
-
-    def _follow(self, key: Any, result: dict[str, Any]) -> dict[Any, Job]:
-        """What waited for a training: models that start from it, and, with several workers, the questions to it."""
-        if not isinstance(key, Training) or "failed" in result:
+    def _follow(self, key: Question, result: Any) -> dict[Question, Job]:
+        if key.task or "failed" in result:
             return {}
-        jobs: dict[Any, Job] = {}
+        return self._waiting(key.model, result, (key.seed,))
+
+    def _waiting(self, start: str, result: Mapping[str, Any] | None, seeds: Sequence[int]) -> dict[Question, Job]:
+        """What waited for a model: those that start from it and, with several workers, the questions to it. Models
+        that start from none of these wait for the start ""."""
+        jobs: dict[Question, Job] = {}
         for name, model in self.models.items():
-            if model.recipe and model.start == key.model:
-                jobs |= self._trainings(name, result, (key.seed,))
-        if self.run.settings.get("workers", 1) > 1:
-            jobs |= self._questions(key.model, key.seed, self._reported(key.model, result))
+            if model.recipe and start == (model.start if model.start in self.models else ""):
+                encoder = model_of(result) if result else load_encoder(model.start or self.run.settings["encoder"])
+                for seed in seeds:
+                    jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
+        if result and self.run.settings.get("workers", 1) > 1:
+            reported = self._reported(start, result)
+            jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
         return jobs
 
-    def _questions(self, name: str, seed: int, result: Mapping[str, Any]) -> dict[Question, Job]:
-        if self.run.settings.get("workers", 1) == 1:
-            return {}
-        return questions(self.run, self.ahead, {(name, seed): result})
-
-    def _reported(self, name: str, result: dict[str, Any]) -> dict[str, Any]:
+    def _reported(self, name: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """The model that the rows are about, read as its row asks."""
         model = self.models[name]
         if model.report and result.get("epochs"):
@@ -436,7 +403,7 @@ class Grid:
         return result
 
 
-def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int, name: str = "") -> Job:
+def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int) -> Job:
     """The stage that trains a model from an encoder; equal models of several notebooks are the same stage."""
     if isinstance(model.recipe, PretrainingRecipe):
         recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
@@ -473,146 +440,60 @@ def choose_datasets(entries: Iterable[str | list[str]], level: str) -> tuple[dic
     """
     found, lacking = {}, {}
     for entry in entries:
-        choices = {}
-        for text in [entry] if isinstance(entry, str) else entry:
-            parts = CHOICE.fullmatch(text).groupdict()
-            usual = "bundled" if parts["name"].startswith("bundled/") else "sources"
-            choices[parts["level"] or usual, parts["name"], parts["variant"]] = parts
-        label = next(iter(choices.values()))
+        choices = [CHOICE.fullmatch(text) for text in ([entry] if isinstance(entry, str) else entry)]
+        places = []
+        for choice in choices:
+            usual = "bundled" if choice["name"].startswith("bundled/") else "sources"
+            places.append((choice["level"] or usual, choice["name"], choice["variant"]))
         try:
-            dataset = find(level, *choices)
-            label = next(parts for (_, name, _), parts in choices.items() if name == dataset.name)
-            step = int(label["step"] or 1)
-            found[_label(label)] = dataset[::step] if step > 1 else dataset
+            dataset = find(level, *places)
+            taken = next(choice for choice in choices if choice["name"] == dataset.name)
+            step = int(taken["step"] or 1)
+            found[_label(taken)] = dataset[::step] if step > 1 else dataset
         except Offline as error:
-            lacking[_label(label)] = first_sentence(error)
+            lacking[_label(choices[0])] = first_sentence(error)
     return found, lacking
 
 
-def _label(parts: Mapping[str, str | None]) -> str:
-    return parts["label"] or parts["name"].removeprefix("bundled/")
+def _label(choice: re.Match) -> str:
+    return choice["label"] or choice["name"].removeprefix("bundled/")
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
 
 
 def questions(
-    run: Run, tasks: Iterable[Task], results: Mapping[tuple[str, int], Mapping[str, Any]]
+    run: Run,
+    tasks: Iterable[Task],
+    results: Mapping[tuple[str, int], Mapping[str, Any]],
+    pieces: Encoder | None = None,
 ) -> dict[Question, Job]:
-    """The stages of every task, dataset and model. Data that are not there become a reason in the task's table."""
-    jobs = {}
+    """The stages of every task, dataset and model, then of the floors, whose words are the ``pieces`` of an encoder, as
+    far as models see them. Data that are not there become a reason in the task's table."""
+    models, floors = {}, {}
     for task in tasks:
         values = task.values(run.settings)
         for dataset, records in run.datasets(task).items():
             for (name, seed), result in results.items():
                 if not task.only or name in task.only:
-                    given = _given(task.evaluate, result) | {"records": records, **_with_seed(values, seed)}
-                    given |= {"dataset": dataset} if "dataset" in signature(task.evaluate).parameters else {}
-                    said = f", seed {seed}" if sum(each == name for each, _ in results) > 1 else ""
-                    jobs[Question(task.table, task.title, dataset, name, seed, task, said)] = task.evaluate, given
-    return jobs
-
-
-def _with_seed(values: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    return {name: seed if value is TRAIN_SEED else value for name, value in values.items()}
-
-
-def training_seeds(run: Run) -> tuple[int, ...]:
-    """The seeds that every model of a run is trained with."""
-    return tuple(run.settings.get("train_seeds", (run.settings["seed"],)))
-
-
-def _given(evaluate: Callable, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function takes of a training: the model, and whatever else was kept that it names as a parameter."""
-    extra = [name for name in signature(evaluate).parameters if name in result and name not in ("encoder", "selector")]
-    return {"encoder": model_of(result)} | {name: result[name] for name in extra}
-
-
-def floor_questions(run: Run, tasks: Iterable[Task], pieces: Encoder) -> dict[Question, Job]:
-    """The stages of the floors of every task; words are the ``pieces`` of an encoder, as far as models see them."""
-    jobs = {}
-    for task in tasks:
-        values = task.values(run.settings)
-        for floor, function in task.floors.items():
-            for dataset, records in run.datasets(task).items():
+                    given = {"encoder": model_of(result), "records": records, **values}
+                    offered = {"dataset": dataset, **result}
+                    models[Question(name, seed, dataset, task)] = _job(task.evaluate, given, offered, seed)
+            for floor, function in task.floors.items() if pieces is not None else ():
                 words = Lexical(pieces, records, floor if floor in WEIGHTINGS else WEIGHTINGS[0])
-                for seed in training_seeds(run):
-                    given = {"encoder": words, "records": records, "dataset": dataset, **_with_seed(values, seed)}
-                    question = Question(task.table, task.title, dataset, floor, seed, task)
-                    jobs[question] = function or task.evaluate, given
-    return jobs
+                for seed in run.train_seeds:
+                    given = {"encoder": words, "records": records, **values}
+                    job = _job(function or task.evaluate, given, {"dataset": dataset}, seed)
+                    floors[Question(floor, seed, dataset, task)] = job
+    return models | floors
 
 
-class Answer(NamedTuple):
-    """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
-
-    question: Question
-    rows: pd.DataFrame
-    more: Mapping[str, Any]
-
-
-def answers(run: Run, trained: Trained, tasks: Iterable[Task], floors: Encoder | None = None) -> list[Answer]:
-    """Ask every task of every model and of the floors, all at once, so that no worker waits for a table to be full.
-
-    A function may give a dictionary with ``rows`` and whatever else; ``items`` in it are what each test item scored.
-    """
-    tasks = list(tasks)
-    jobs = questions(run, tasks, trained.results)
-    if floors is not None:
-        jobs |= floor_questions(run, tasks, floors)
-    given = []
-    for question, answer in run.stage_each(jobs).items():
-        labels = question.task.labels_of(question.model, trained.models.get(question.model))
-        more = answer if isinstance(answer, dict) else {"rows": answer}
-        if "items" in more and question.table:
-            run.add_items(more["items"], **labels, train_seed=question.seed)
-        rows = more["rows"]
-        rows = rows.assign(**{name: value for name, value in labels.items() if name not in rows})
-        given.append(Answer(question, rows, more))
-    return given
-
-
-def ask(run: Run, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
-    """Put the answers into one table, model by model; nothing is kept."""
-    order = list(trained)
-    parts = sorted(answers(run, trained, tasks), key=lambda answer: order.index(answer.question.model))
-    return pd.concat([answer.rows for answer in parts], ignore_index=True) if parts else pd.DataFrame()
-
-
-def evaluate(
-    run: Run,
-    trained: Trained,
-    tasks: Iterable[Task],
-    floors: Encoder | None = None,
-    keep: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
-) -> pd.DataFrame:
-    """Ask what the profile takes of the tasks and keep the rows; of the other tables, say why they are empty."""
-    wanted = []
-    for task in tasks:
-        if run.wants(task.table):
-            wanted.append(task)
-        else:
-            run.note_absent(run.left_out(task.table), table=task.table)
-    parts = []
-    for question, rows, _ in answers(run, trained, wanted, floors):
-        start = start_name(run, trained.models, question.model)
-        labels = {"train_seed": question.seed, "encoder": start}
-        parts.append(rows.assign(**{name: value for name, value in labels.items() if name not in rows}))
-    if not parts:
-        return pd.DataFrame({"value": [], "table": [], "model": [], "protocol": []})
-    joined = pd.concat(parts, ignore_index=True)
-    run.add(keep(joined) if keep else joined)
-    return joined
-
-
-def start_name(run: Run, models: Mapping[str, Model], name: str) -> str:
-    """The encoder that a model goes back to, as rows name it; that of a floor is "none"."""
-    if name not in models:
-        return "none"
-    model = models[name]
-    while model.start in models:
-        model = models[model.start]
-    return model.options.get("name") or model.start or run.settings["encoder"]
+def _job(evaluate: Callable, given: Values, offered: Values, seed: int) -> Job:
+    """The call of a function: what it is ``given``, and of what is ``offered`` (the dataset's name, whatever else a
+    training kept) as much as it names as a parameter."""
+    taken = signature(evaluate).parameters
+    inputs = {name: value for name, value in offered.items() if name in taken} | given
+    return evaluate, {name: seed if value is TRAIN_SEED else value for name, value in inputs.items()}
 
 
 def first_sentence(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Everything a machine without network needs to run papers, in one archive: project, packages, data, encoders.
 
 The archive unpacks into one folder and runs from there with PYTHONPATH alone: nothing is installed, no rights are
-needed. Packages that the machine has already stay out; the others lie unpacked in `site/`.
+needed. Packages that the machine has already stay out; the others lie unpacked in `site-packages/`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from huggingface_hub import constants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dialnb.claims.papers import PACKAGED
+from dialnb.data import load
+from dialnb.data.datasets import find_reader, records_path
+from dialnb.data.store import default_store
 from dialnb.errors import BadParameter, DataError
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
 FOLDER = "dialnb-pack"
+FORMATS = {".tar": "tar", ".tar.gz": "gztar", ".tar.xz": "xztar"}
 HEADLESS_WITHOUT = ("jupyterlab", "debugpy", "aiohttp", "jedi", "parso")
 """Declared, but not needed by a headless run."""
 
@@ -45,7 +49,7 @@ SCRIPT = """#!/bin/sh
 # Runs what was packed, from this folder, without network and without installing anything.
 # Further options go to `dialnb run`; another Python: PYTHON=python3.12 sh run.sh
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-export PYTHONPATH="$here/project:$here/site${{PYTHONPATH:+:$PYTHONPATH}}"
+export PYTHONPATH="$here/project:$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}"
 export DIALNB_PROJECT="$here/project" DIALNB_CACHE="${{DIALNB_CACHE:-$here/cache}}" HF_HUB_CACHE="$here/hub"
 export DIALNB_OFFLINE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 exec "${{PYTHON:-python3}}" -m dialnb run {arguments} --out "$here/runs" "$@"
@@ -61,12 +65,12 @@ class Target:
     have: dict[str, str]
 
     def markers(self) -> dict[str, str]:
-        """What requirements with conditions see."""
-        systems = {"macosx": ("darwin", "Darwin"), "win": ("win32", "Windows")}
-        system, name = systems.get(self.platform.partition("_")[0].rstrip("0123456789"), ("linux", "Linux"))
-        machine = re.search(r"x86_64|aarch64|arm64|amd64|$", self.platform)[0]
-        found = {"sys_platform": system, "platform_system": name, "platform_machine": machine, "extra": ""}
-        return found | {"python_version": self.python, "python_full_version": f"{self.python}.0"}
+        """What requirements with conditions see; a machine of another kind than this one is one with Linux."""
+        found = {"extra": "", "python_version": self.python, "python_full_version": f"{self.python}.0"}
+        if self.platform != host_platform():
+            machine = "aarch64" if self.platform.endswith("aarch64") else "x86_64"
+            found |= {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": machine}
+        return found
 
 
 @dataclass(frozen=True)
@@ -93,22 +97,21 @@ def pack(
     encoder: str = "",
 ) -> Packed:
     """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
-    _, tar, suffix = out.name.lower().partition(".tar")
-    if not tar or suffix not in ("", ".gz", ".xz"):
-        raise BadParameter(f"the archive must be named *.tar, *.tar.gz or *.tar.xz, but is {out.name!r}")
+    kinds = [kind for suffix, kind in FORMATS.items() if out.name.lower().endswith(suffix)]
+    if not kinds:
+        raise BadParameter(f"the archive must be named *{', *'.join(FORMATS)}, but is {out.name!r}")
     data, encoders = [], []
     for slug in slugs:
         profiles = load_profiles(slug, root)
-        needs = profiles.needs.get(profile) or {}
-        settings = profiles.resolve(profile, encoder=encoder)
-        data += needs.get("data", ())
-        encoders += [*needs.get("encoders", ()), *filter(None, [settings.get("encoder")])]
+        needed = profiles.needed(profile, profiles.resolve(profile, encoder=encoder))
+        data += needed[0]
+        encoders += needed[1]
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".pack-") as draft:
         folder = Path(draft) / FOLDER
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
-        pack_packages(packages, target, folder / "site")
+        pack_packages(packages, target, folder / "site-packages")
         licences = (*pack_data(dict.fromkeys(data), folder / "cache"), *pack_encoders(dict.fromkeys(encoders), folder))
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
@@ -119,10 +122,7 @@ def pack(
         sizes = {}
         for part in sorted(path for path in folder.iterdir() if path.is_dir()):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        unfinished = out.with_name(f".{out.name}.new")
-        with tarfile.open(unfinished, f"w:{suffix[1:]}") as archive:
-            archive.add(folder, FOLDER)
-        unfinished.replace(out)
+        Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
     return Packed(out, sizes, packages, licences)
 
 
@@ -147,7 +147,7 @@ def usual_packages() -> dict[str, str]:
         name = canonicalize_name(todo.pop())
         if name not in found:
             found[name] = ""
-            todo += [need.name for need in _requirements(name, {"extra": ""})]
+            todo += [need.name for need in requirements(name)]
     return found
 
 
@@ -164,7 +164,9 @@ def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, s
     """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
     leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
     found: dict[str, str] = {}
-    todo = _requirements("dialnb", target.markers())
+    todo = requirements("dialnb", target.markers())
+    if not todo:
+        raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .")
     while todo:
         need = todo.pop()
         name = canonicalize_name(need.name)
@@ -178,18 +180,17 @@ def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, s
         except metadata.PackageNotFoundError:
             words = f"{need} is needed with Python {target.python}, but is not installed here"
             raise DataError(f"{words}; install it, or leave it out with --without {name}") from None
-        todo += _requirements(name, target.markers())
+        todo += requirements(name, target.markers())
     return dict(sorted(found.items()))
 
 
-def _requirements(name: str, markers: dict[str, str]) -> list[Requirement]:
+def requirements(name: str, markers: dict[str, str] | None = None) -> list[Requirement]:
+    """What a package needs where the markers hold (by default: here); nothing, if it is not installed."""
     try:
         needs = map(Requirement, metadata.requires(name) or ())
     except metadata.PackageNotFoundError:
-        if name == "dialnb":
-            raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .") from None
         return []
-    return [need for need in needs if need.marker is None or need.marker.evaluate(markers)]
+    return [need for need in needs if need.marker is None or need.marker.evaluate(markers or {"extra": ""})]
 
 
 def pack_packages(packages: dict[str, str], target: Target, site: Path) -> None:
@@ -227,10 +228,6 @@ def platform_tags(tag: str) -> list[str]:
 
 def pack_data(names: Iterable[str], cache: Path) -> list[str]:
     """The parsed records of the datasets (read now if need be); bundled ones travel with the project. The licences."""
-    from dialnb.data import load
-    from dialnb.data.datasets import find_reader, records_path
-    from dialnb.data.store import default_store
-
     store, licences = default_store(), {}
     (cache / "records").mkdir(parents=True)
     for name in names:
@@ -248,8 +245,6 @@ def pack_data(names: Iterable[str], cache: Path) -> list[str]:
 def pack_encoders(names: Iterable[str], folder: Path) -> list[str]:
     """Encoders where the packed run looks for them: folders under their name, what has known bytes or came from a
     mirror in dialnb's cache, others in the hub's; bundled ones are there already. Returns their licences."""
-    from huggingface_hub import constants
-
     licences = []
     for name in names:
         place = download_encoder(name)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from dialnb.data.datasets import find_reader, records_path
+from dialnb.data.sources import get_source
+from dialnb.data.store import default_store
 from dialnb.errors import BadParameter
+from dialnb.models.places import can_ask_hub, find_encoder
 from dialnb.runs.profiles import Profiles, Settings
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """A dataset or an encoder that a profile asks for, and whether it is on this machine."""
 
     kind: str
@@ -30,9 +33,8 @@ def describe(profiles: Profiles, profile: str, settings: Settings) -> str:
 
 def needs(profiles: Profiles, profile: str, settings: Settings) -> list[Need]:
     """Data and encoders of a profile, and the encoders that are set."""
-    declared = profiles.needs.get(profile) or {}
-    encoders = dict.fromkeys([*declared.get("encoders", ()), *profiles.encoders(settings)])
-    return [_data(name) for name in declared.get("data", ())] + [_encoder(name) for name in encoders]
+    data, encoders = profiles.needed(profile, settings)
+    return [*map(_data, data), *map(_encoder, encoders)]
 
 
 def check_encoders(profiles: Profiles, settings: Settings) -> None:
@@ -41,8 +43,6 @@ def check_encoders(profiles: Profiles, settings: Settings) -> None:
         if _encoder(name).present:
             continue
         from huggingface_hub import file_exists
-
-        from dialnb.models.places import can_ask_hub
 
         if not can_ask_hub():
             trouble = "not in the hub's cache, and the hub cannot be reached from here"
@@ -58,10 +58,6 @@ def _data(name: str) -> Need:
 
     Official files that nobody could check yet are needed where they are asked for, or where there is nothing else.
     """
-    from dialnb.data.datasets import find_reader, records_path
-    from dialnb.data.sources import get_source
-    from dialnb.data.store import default_store
-
     store = default_store()
     dataset, _, variant = name.partition(":")
     reader = find_reader(dataset)
@@ -81,8 +77,6 @@ def _data(name: str) -> Need:
 
 
 def _encoder(name: str) -> Need:
-    from dialnb.models.places import find_encoder
-
     place = find_encoder(name)
     if place.kind == "hub":
         return Need("encoder", name, False, f"to be fetched from the hub (dialnb data fetch {name})")

@@ -16,34 +16,40 @@ Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` 
 
 from __future__ import annotations
 
-import csv
 import difflib
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
+from dialnb.claims.papers import SLUGS, project_root
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
+from dialnb.files import Values
+from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
-SCALARS = {"int": int, "float": float, "str": str, "bool": bool, "encoder": str}
 KINDS = {
-    "int": ("a whole number", "whole numbers"),
-    "float": ("a number", "numbers"),
-    "str": ("text", "names"),
-    "bool": ("true or false", "true or false"),
-    "encoder": ("a bundled encoder, a folder or a hub id", "bundled encoders, folders or hub ids"),
+    "int": (int, "a whole number", "whole numbers"),
+    "float": (float, "a number", "numbers"),
+    "str": (str, "text", "names"),
+    "bool": (bool, "true or false", "true or false"),
+    "encoder": (str, "a bundled encoder, a folder or a hub id", "bundled encoders, folders or hub ids"),
 }
-"""What a value of each kind is, and the items of a list, in words."""
+"""What a value of each kind is in Python and, as one and as the items of a list, in words."""
+FIELDS, OPTIONAL = {"type", "default", "help"}, {"choices", "min", "above", "max"}
 LARGEST = 2**31 - 1
 """The largest number that every library takes as a seed or a count."""
 HUB_ID = re.compile(r"(?=.{1,96}$)(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?", re.ASCII)
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+BY_HAND = "set by hand"
 
 
 class UnknownParameter(UnknownName, AttributeError):
@@ -73,13 +79,17 @@ class Parameter:
         return self.type.startswith("list[")
 
     @property
+    def is_optional(self) -> bool:
+        return self.type.endswith("?")
+
+    @property
     def is_number(self) -> bool:
         return self.kind in ("int", "float")
 
     @property
     def allowed(self) -> str:
         """Kind and limits in words, as messages and help show them."""
-        words, listed = KINDS[self.kind][self.is_list], f"one of {', '.join(map(show, self.choices))}"
+        words, listed = KINDS[self.kind][1 + self.is_list], f"one of {', '.join(map(show, self.choices))}"
         if self.choices and self.kind == "encoder":
             words += f", or {listed}"
         elif self.choices:
@@ -87,18 +97,12 @@ class Parameter:
         elif self.is_number:
             least = f"at least {self.min}" if self.above is None else f"above {self.above}"
             words += f", {least}, at most {self.max}"
-        words += ", or none" if self.type.endswith("?") else ""
-        return f"{words} (a list: {self._example()})" if self.is_list else words
-
-    def _example(self) -> str:
-        """The two ways to write a list."""
-        others = {"int": (1, 2), "float": (0.1, 0.2)}.get(self.kind, ("A", "B"))
-        two = (*(self.choices or self.default or ()), *others)[:2]
-        return f"{self.name}={show(two)} or '{self.name}=[{', '.join(map(show, two))}]'"
+        words += ", or none" if self.is_optional else ""
+        return words + (" (a list: A,B or '[A, B]')" if self.is_list else "")
 
     def check(self, value: Any) -> Any:
         """The value in its declared type; a list, or a text that is written as one, comes back as a tuple."""
-        if value is None and self.type.endswith("?"):
+        if value is None and self.is_optional:
             return None
         if not self.is_list:
             return self._check_one(value)
@@ -107,35 +111,32 @@ class Parameter:
         if not isinstance(value, list | tuple) or (not value and self.default and self.is_number):
             raise self._bad(value)
         items = tuple(map(self._check_one, value))
-        for item in items:
-            if items.count(item) > 1:
-                raise BadParameter(f"parameter '{self.name}' has {show(item)} more than once ({self.help})")
+        if len(set(items)) < len(items):
+            raise BadParameter(f"parameter '{self.name}' has a value more than once: {show(items)} ({self.help})")
         return items
 
     def parse(self, text: str) -> Any:
         """The value that was typed after `--set name=`: a list as `A,B` or `[A, B]`, an item with a comma in quotes."""
-        if text in ("null", "none") and self.type.endswith("?"):
+        if text in ("null", "none") and self.is_optional:
             return None
         if not self.is_list:
-            return self.check(self._parse_one(text))
-        inner = text.strip()
-        if inner.startswith("[") != inner.endswith("]"):
-            raise self._bad(text)
-        inner = inner[1:-1] if inner.startswith("[") else inner
-        quote = "'" if '"' not in inner else '"'
-        items = next(csv.reader([inner], skipinitialspace=True, quotechar=quote), [])
-        return self.check([self._parse_one(item.strip()) for item in items if item.strip()])
-
-    def _parse_one(self, text: str) -> Any:
+            return self.check(self._typed(text))
         try:
-            return WORDS[text.lower()] if self.kind == "bool" else SCALARS[self.kind](text)
-        except (ValueError, KeyError):
+            items = yaml.load(text if text.startswith("[") else f"[{text}]", yaml.BaseLoader)
+        except yaml.YAMLError:
+            raise self._bad(text) from None
+        return self.check([self._typed(item) for item in items])
+
+    def _typed(self, text: str) -> Any:
+        try:
+            return WORDS[text.lower()] if self.kind == "bool" else KINDS[self.kind][0](text)
+        except (ValueError, LookupError, TypeError):
             raise self._bad(text) from None
 
     def _check_one(self, value: Any) -> Any:
         if self.kind == "float" and type(value) is int:
             value = float(value)
-        if type(value) is not SCALARS[self.kind]:
+        if type(value) is not KINDS[self.kind][0]:
             raise self._bad(value)
         fits = not self.choices or value in self.choices
         if self.is_number:  # NaN is in no range
@@ -150,9 +151,8 @@ class Parameter:
     def _bad(self, value: Any) -> BadParameter:
         near = difflib.get_close_matches(show(value), map(show, self.choices), n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]}?" if near else ""
-        found = f"'{value}'" if value and isinstance(value, str) else show(value) or "empty"
-        verb = "has" if self.is_list and value and not isinstance(value, list | tuple) else "is"
-        return BadParameter(f"parameter '{self.name}' must be {self.allowed}, but {verb} {found}{hint} ({self.help})")
+        verb = "has" if self.is_list else "is"
+        return BadParameter(f"parameter '{self.name}' must be {self.allowed}, but {verb} {value!r}{hint} ({self.help})")
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,11 @@ class Settings(Mapping):
         if name not in self.values:
             raise UnknownParameter("parameter", name, self.values)
         return self.values[name]
+
+    @property
+    def by_hand(self) -> list[str]:
+        """The parameters that were set by hand."""
+        return [name for name, origin in self.origin.items() if origin == BY_HAND]
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -195,14 +200,11 @@ class Settings(Mapping):
         return "\n".join(f"{n:<{widths[0]}}  {v:<{widths[1]}}  {o}".rstrip() for n, v, o in rows)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         lines = ["<tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>"]
         for name, value in self.values.items():
             cells = (name, show(value), self.origin.get(name, ""), self.helps.get(name, ""))
             lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>")
-        table = f"<table>{''.join(lines)}</table>"
-        return table.replace("<th>", "<th style='text-align:left'>").replace("<td>", "<td style='text-align:left'>")
+        return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", f"<table>{''.join(lines)}</table>")
 
 
 @dataclass(frozen=True)
@@ -223,21 +225,25 @@ class Profiles:
         by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
         values = {"seed": SEED.check(seed)} | {name: p.default for name, p in self.parameters.items()}
         origin = {"seed": "run"} | dict.fromkeys(self.parameters, "default")
-        for source, changes in ((f"profile {profile}", self.profiles[profile]), ("set by hand", by_hand)):
+        for source, changes in ((f"profile {profile}", self.profiles[profile]), (BY_HAND, by_hand)):
             for name, value in changes.items():
                 values[name], origin[name] = self.parameter(name).check(value), source
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         return Settings(MappingProxyType(values), origin, helps)
 
-    def offered(self, parameter: Parameter) -> set[Any]:
-        """What a list may hold, or a further encoder may be: the choices, and what some profile has there."""
-        if not parameter.is_list and (parameter.kind != "encoder" or parameter.name == "encoder"):
-            return set()
-        values = set(parameter.choices)
-        for changes in self.profiles.values():
-            value = changes.get(parameter.name) or ()
-            values |= {value} if isinstance(value, str) else set(value)
-        return values
+    def takes(self, name: str, settings: Mapping[str, Any]) -> bool:
+        """Whether settings ask for a model, a table or a further encoder: where a parameter offers it (as a choice, or
+        in some profile), it must be set."""
+        is_offered = False
+        for parameter in self.parameters.values():
+            if parameter.is_list or (parameter.kind == "encoder" and parameter.name != "encoder"):
+                if name in _as_list(settings[parameter.name]):
+                    return True
+                known = list(parameter.choices)
+                for changes in self.profiles.values():
+                    known += _as_list(changes.get(parameter.name))
+                is_offered |= name in known
+        return not (name and is_offered)
 
     def parameter(self, name: str) -> Parameter:
         if name not in self.parameters:
@@ -246,16 +252,20 @@ class Profiles:
 
     def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
         """The encoders that the settings name, or those set by hand; without shapes, which are made here."""
-        named: dict[str, None] = {}
+        named = []
         for parameter in self.parameters.values():
-            if parameter.kind == "encoder" and (not by_hand or settings.origin[parameter.name] == "set by hand"):
-                value = settings[parameter.name]
-                for name in value if parameter.is_list else [value]:
-                    if name and name not in parameter.choices:
-                        named[name] = None
-        return list(named)
+            if parameter.kind == "encoder" and (not by_hand or parameter.name in settings.by_hand):
+                for name in _as_list(settings[parameter.name]):
+                    named += [name] if name and name not in parameter.choices else []
+        return list(dict.fromkeys(named))
 
-    def parse(self, items: list[str]) -> dict[str, Any]:
+    def needed(self, profile: str, settings: Settings) -> tuple[list[str], list[str]]:
+        """The datasets and the encoders that a run in a profile needs."""
+        declared = self.needs.get(profile) or {}
+        encoders = dict.fromkeys([*declared.get("encoders", ()), *self.encoders(settings)])
+        return list(declared.get("data", ())), list(encoders)
+
+    def parse(self, items: list[str]) -> Values:
         """`["steps=3", "seeds=1,2"]` as typed values."""
         found = {}
         for item in items:
@@ -266,13 +276,15 @@ class Profiles:
         return found
 
 
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
 
 
 def project(root: Path | None = None) -> Path:
     """The folder with `papers/` and `notebooks/`: given, named by DIALNB_PROJECT, or the checkout."""
-    from dialnb.claims.papers import project_root
-
     named = root or os.environ.get("DIALNB_PROJECT")
     if not named:
         return project_root()
@@ -284,8 +296,6 @@ def project(root: Path | None = None) -> Path:
 
 def known_papers(root: Path) -> list[str]:
     """Slugs of the papers of a project: the five in their order, then others by name."""
-    from dialnb.claims.papers import SLUGS
-
     found = {path.parent.name for path in (root / "papers").glob("*/paper.yaml")}
     return [slug for slug in SLUGS if slug in found] + sorted(found - set(SLUGS))
 
@@ -303,34 +313,36 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
 
 def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
     """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
-    parameters = {name: _parameter(name, entry, where) for name, entry in raw["parameters"].items()}
-    for name in raw["profiles"]:
-        if name not in PROFILES:
-            raise UnknownName(f"profile in {where}", name, PROFILES)
+    parameters = {}
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
     made = Profiles(slug, parameters, profiles, raw.get("needs") or {})
     try:
+        for name, entry in raw["parameters"].items():
+            if not FIELDS <= entry.keys() <= FIELDS | OPTIONAL:
+                raise DataError(f"parameter {name!r} needs type, default and help, but has {', '.join(entry)}")
+            parameter = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
+            if parameter.kind not in KINDS:
+                raise UnknownName(f"type of parameter {name!r}", parameter.type, KINDS)
+            parameters[name] = replace(parameter, default=parameter.check(parameter.default))
         for name in profiles:
+            if name not in PROFILES:
+                raise UnknownName("profile", name, PROFILES)
             made.resolve(name)
     except DialnbError as error:
         raise DataError(f"{where}: {error}") from error
     return made
 
 
-def _parameter(name: str, entry: Mapping[str, Any], where: str) -> Parameter:
-    known = {field.name for field in fields(Parameter)} - {"name"}
-    if stray := set(entry) - known:
-        fine = ", ".join(sorted(known))
-        raise DataError(f"{where}: parameter {name!r} has unknown fields, {', '.join(sorted(stray))}; known: {fine}")
-    if missing := {"type", "default", "help"} - set(entry):
-        raise DataError(f"{where}: parameter {name!r} lacks {', '.join(sorted(missing))}")
-    made = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
-    if made.kind not in SCALARS:
-        raise UnknownName(f"type of parameter {name!r} in {where}", made.type, SCALARS)
-    try:
-        return replace(made, default=made.check(made.default))
-    except BadParameter as error:
-        raise DataError(f"{where}: {error}") from error
+def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping | None = None) -> str:
+    """The folder of a run: paper, profile and seed, and whatever else was set by hand.
+
+    >>> run_name("dse", "quick", 2, "org/bert")
+    'dse-quick-seed2-org-bert'
+    """
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
+    changes = json.dumps(overrides, sort_keys=True, default=str) if overrides else ""
+    mark = hashlib.sha256(changes.encode()).hexdigest()[:8] if overrides else ""
+    return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 
 def show(value: Any) -> str:

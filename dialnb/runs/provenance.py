@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from dialnb.files import sha256
+from dialnb.data.datasets import find_reader, records_path
+from dialnb.data.store import default_store
+from dialnb.files import Values, read_json, sha256
+from dialnb.models.places import encoder_source, fetch_encoder, find_encoder, hub_snapshot
 
 PACKAGES = (
     "dialnb",
@@ -39,7 +40,7 @@ CODE = Path(__file__).resolve().parents[2]
 """Where the package stands: a checkout, a packed copy, or the packages of an environment."""
 
 
-def provenance() -> dict[str, Any]:
+def provenance() -> Values:
     """Everything about this process that its results may depend on."""
     packages: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -51,7 +52,7 @@ def provenance() -> dict[str, Any]:
     return {"code": commit(), "packages": packages, "hardware": hardware(), "environment": variables}
 
 
-def commit(code: Path = CODE) -> dict[str, Any]:
+def commit(code: Path = CODE) -> Values:
     """Commit and whether tracked files differ from it; of a packed copy, what the packing wrote down.
 
     An installed package has none, even where its environment lies within a repository, which is somebody else's.
@@ -62,35 +63,30 @@ def commit(code: Path = CODE) -> dict[str, Any]:
             done = subprocess.run(["git", "-C", str(code), *arguments], capture_output=True, text=True, timeout=30)
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return "" if done.returncode else done.stdout.rstrip("\n")
+        return "" if done.returncode else done.stdout.strip()
 
-    packed = code / "PACKED.json"
-    if packed.is_file():
-        return json.loads(packed.read_text(encoding="utf-8"))["code"]
+    if packed := read_json(code / "PACKED.json"):
+        return packed["code"]
     head = git("ls-files", "dialnb/__init__.py") and git("rev-parse", "HEAD")
     if not head:
         return {"commit": None, "dirty": None, "note": "not a git checkout"}
-    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
-    found: dict[str, Any] = {"commit": head, "dirty": bool(changed)}
-    if changed:
-        found["changed"] = [line[3:] for line in changed[:50]]
-        found["difference_sha256"] = hashlib.sha256(git("diff", "HEAD").encode()).hexdigest()
-    return found
+    return {"commit": head, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Values:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
-    found: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
-    found["processor"] = platform.processor() or "not stated"
-    if (facts := Path("/proc/cpuinfo")).is_file():
-        names = [line for line in facts.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
-        found["processor"] = names[0].partition(":")[2].strip() if names else found["processor"]
-    found["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
+    about = Path("/proc/cpuinfo")
+    named = re.search("model name.*: (.*)", about.read_text(encoding="utf-8")) if about.is_file() else None
+    found: Values = {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": named[1] if named else platform.processor() or "not stated",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": None,
+        "gpus": [],
+    }
+    if hasattr(os, "sysconf"):  # not on Windows
         found["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):  # Windows
-        found["memory_gb"] = None
-    found["gpus"] = []
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
@@ -109,31 +105,24 @@ def determinism() -> str:
     return f"seeded; bit-identical on the same processor with the same packages, threads ({threads}) and workers"
 
 
-def data_facts(name: str, variant: str | None = None) -> dict[str, Any]:
+def data_facts(name: str, variant: str | None = None) -> Values:
     """Fingerprint and licence of a dataset as this machine has it; nothing is fetched."""
-    from dialnb.data.datasets import find_reader, records_path
-    from dialnb.data.store import default_store
-
-    reader, store = find_reader(name), default_store()
-    key = records_path(reader, variant or None, store).stem.rpartition("-")[2]
+    reader = find_reader(name)
+    key = records_path(reader, variant or None, default_store()).stem.rpartition("-")[2]
     return {"name": name, "variant": reader.variant(variant or None), "fingerprint": key, "licence": reader.terms()}
 
 
-def encoder_facts(name: str) -> dict[str, Any]:
+def encoder_facts(name: str) -> Values:
     """Where an encoder's weights come from and their sha256, as far as they are on this machine."""
-    from dialnb.models.places import encoder_source, fetch_encoder, find_encoder, hub_snapshot
-
     place = find_encoder(name)
     if place.kind == "cache or mirror":
         place = fetch_encoder(name)
     folder = place.folder or hub_snapshot(place.name)
-    weights = sorted(folder.glob("*.safetensors")) if folder else []
     if place.kind in ("folder", "bundled"):
         card = folder / "README.md"
-        lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
-        stated = [line.partition(":")[2].strip() for line in lines if line.startswith("license:")]
-        licence = stated[0] if stated else "not stated"
+        stated = re.search(r"^license:(.*)", card.read_text(encoding="utf-8"), re.M) if card.is_file() else None
+        licence = stated[1].strip() if stated else "not stated"
     else:
         licence = encoder_source(place.name).licence
-    hashes = {file.name: sha256(file) for file in weights}
+    hashes = {file.name: sha256(file) for file in sorted(folder.glob("*.safetensors"))} if folder else {}
     return {"name": place.name, "bundled": place.kind == "bundled", "sha256": hashes, "licence": licence}

@@ -1,129 +1,80 @@
 """Results of stages on disk, by type and without pickle: what is read back equals what was written, bit for bit.
 
-`result.json` holds the structure (dicts, lists, tuples, plain values, data frames, dataclasses of a closed list);
-arrays, tensors, encoders and selectors lie beside it in files of their own, each with its sha256. A stored result
-decides neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
+`stage.json` holds the structure (dicts, lists, tuples, plain values, data frames, dataclasses of a closed list);
+tensors, encoders and selectors lie beside it in files of their own, each with its sha256. A stored result decides
+neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
-import math
-from collections.abc import Callable
-from functools import cache
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
+from dialnb.data.records import RECORDS, Slot, Utterance
 from dialnb.errors import DataError, DialnbError
-from dialnb.files import sha256
+from dialnb.files import Values, sha256
+from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.selector import Selector
+from dialnb.training.loop import TrainingResult
 
-INDEX, RECORD = "result.json", "stage.json"
+RECORD, SEAL = "stage.json", "stage.sha256"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 """What Python makes of a file that is not what was written."""
-FOLDERS = ("encoder", "selector")
-"""What is stored as a folder of its own that it writes with `save`."""
+STORABLE = RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
+"""The dataclasses that a result may hold, by the name they are stored under."""
+FOLDERS = {"encoder": (Encoder, load_encoder), "selector": (Selector, Selector.load)}
+"""What is stored as a folder of its own that it writes with `save`: class and loader."""
 
 
-@cache
-def storable() -> dict[str, type]:
-    """The dataclasses that a result may hold, by the name they are stored under."""
-    from dialnb.data.records import RECORDS, Slot, Utterance
-    from dialnb.training.loop import TrainingResult
-
-    return RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
-
-
-@cache
-def folder_kinds() -> dict[str, tuple[type, Callable[[Path], Any]]]:
-    """The class and the loader of each of `FOLDERS`."""
-    from dialnb.models.encoder import Encoder, load_encoder
-    from dialnb.models.selector import Selector
-
-    return dict(zip(FOLDERS, ((Encoder, load_encoder), (Selector, Selector.load)), strict=True))
+def write_result(value: Any, folder: Path, **about: Any) -> None:
+    """Store `value`, and what is said about it, in the (empty) folder, with the hash of everything."""
+    body = _encode(value, folder)
+    record = about | {"value": body, "files": {name: sha256(folder / name) for name in _files(folder)}}
+    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), encoding="utf-8")
+    (folder / SEAL).write_text(sha256(folder / RECORD), encoding="utf-8")
 
 
-def write_sealed(path: Path, content: dict[str, Any]) -> str:
-    """Write JSON with the hash of its content, which is returned."""
-    text = json.dumps(content, ensure_ascii=False, default=str)
-    seal = _hash(json.loads(text))
-    path.write_text(f'{{"sha256": "{seal}", "content": {text}}}', encoding="utf-8")
-    return seal
-
-
-def read_sealed(path: Path) -> tuple[dict[str, Any], str]:
-    """The content that `write_sealed` wrote and its hash; DataError if a letter of it was changed."""
+def read_record(folder: Path) -> Values:
+    """What `write_result` wrote down; DataError if a letter of it was changed."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        content, seal = stored["content"], stored["sha256"]
-        if _hash(content) == seal:
-            return content, seal
+        if sha256(folder / RECORD) == (folder / SEAL).read_text(encoding="utf-8"):
+            return json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except UNREADABLE as error:
-        raise DataError(f"{path} cannot be read ({error})") from error
-    raise DataError(f"{path} is not what was written there")
+        raise DataError(f"{folder / RECORD} cannot be read ({error})") from error
+    raise DataError(f"{folder / RECORD} is not what was written there")
 
 
-def _hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def write_result(value: Any, folder: Path) -> str:
-    """Store `value` in the (empty) folder; returns the hash of everything."""
-    body = _encode(value, folder, "result")
-    hashes = {name: sha256(folder / name) for name in _files(folder)}
-    return write_sealed(folder / INDEX, {"value": body, "files": hashes})
-
-
-def read_result(folder: Path, seal: str | None = None) -> Any:
-    """The stored value; DataError if anything is missing, added, unknown or not what was written (under `seal`)."""
-    stored, found = read_sealed(folder / INDEX)
-    if seal not in (None, found):
-        raise DataError(f"{folder / INDEX} is of another result")
-    check_files(folder)
+def read_result(folder: Path, record: Values) -> Any:
+    """The stored value; DataError if anything is missing, added, unknown or not what was written."""
     try:
-        return _decode(stored["value"], folder)
+        _check_files(folder, record["files"])
+        return _decode(record["value"], folder)
     except UNREADABLE as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
 
 
-def check_files(folder: Path, part: str = "") -> None:
-    """DataError unless the files of a stored result (those below `part` of it) are there, untouched and alone."""
-    stored, _ = read_sealed(folder / INDEX)
-    try:
-        known = {name: known for name, known in stored["files"].items() if part in ("", name.partition("/")[0])}
-        if strange := sorted((_files(folder, part) - {INDEX, RECORD}) ^ known.keys()):
-            raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
-        for name in known:
-            if sha256(folder / name) != known[name]:
-                raise DataError(f"{folder / name} is not what was written there")
-    except UNREADABLE as error:
-        raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
+def _check_files(folder: Path, hashes: dict[str, str]) -> None:
+    """DataError unless the files of a stored result are there, untouched and alone."""
+    if strange := sorted((_files(folder) - {RECORD, SEAL}) ^ hashes.keys()):
+        raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
+    for name, known in hashes.items():
+        if sha256(folder / name) != known:
+            raise DataError(f"{folder / name} is not what was written there")
 
 
-def _files(folder: Path, part: str = "") -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file()}
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def stored_encoders(folder: Path) -> dict[str, Path]:
-    """The encoders within a stored result, by name; nothing is loaded."""
-    found = {}
-    todo = [read_sealed(folder / INDEX)[0]["value"]]
-    while todo:
-        body = todo.pop()
-        if isinstance(body, list):
-            todo += body
-        elif isinstance(body, dict):
-            if body.get("$") in FOLDERS:
-                found[body["name"]] = _beside(folder, body)
-            todo += body.values()
-    return found
-
-
-def _beside(folder: Path, body: dict[str, Any]) -> Path:
+def _beside(folder: Path, body: Values) -> Path:
     """The file that a part of a result names, which lies directly in its folder."""
     name = body["file"]
     if Path(name).name != name:
@@ -131,53 +82,40 @@ def _beside(folder: Path, body: dict[str, Any]) -> Path:
     return folder / name
 
 
-def _encode(value: Any, folder: Path, where: str) -> Any:
+def _encode(value: Any, folder: Path) -> Any:
     """The value as JSON; what JSON cannot hold is written into numbered files of the folder."""
     if isinstance(value, np.generic | np.ndarray):
-        return _encode_object(value, folder, where)
-    if value is None or isinstance(value, bool | int | str):
+        return {"$": "array", "value": _encode(torch.from_numpy(np.array(value)), folder)}
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
     if isinstance(value, list):
-        return [_encode(item, folder, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [_encode(item, folder) for item in value]
     if isinstance(value, tuple):
-        return {"$": "tuple", "items": _encode(list(value), folder, where)}
+        return {"$": "tuple", "value": _encode(list(value), folder)}
     if isinstance(value, dict):
-        pairs = [[_encode(k, folder, where), _encode(v, folder, f"{where}[{k!r}]")] for k, v in value.items()]
-        return {"$": "dict", "items": pairs}
-    return _encode_object(value, folder, where)
-
-
-def _encode_object(value: Any, folder: Path, where: str) -> Any:
-    """Arrays, tensors, data frames, encoders, selectors and dataclasses of the list; nothing else."""
-    import pandas as pd
-    import torch
-    from safetensors.torch import save_file
-
-    number = len(list(folder.iterdir())) + 1
-    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-        return {"$": "array", "tensor": _encode(torch.from_numpy(np.array(value)), folder, where)}
-    if isinstance(value, torch.Tensor):
-        name = f"tensor-{number}.safetensors"
-        save_file({"tensor": value.detach().cpu().contiguous()}, folder / name)
-        return {"$": "tensor", "file": name}
+        return {"$": "dict", "value": _encode([list(pair) for pair in value.items()], folder)}
     if isinstance(value, pd.DataFrame):
         columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
         is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
         parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
         parts["index"] = None if is_plain else value.index.tolist()
-        return {"$": "frame", "parts": _encode(parts, folder, where)}
-    for kind, (stored_class, _) in folder_kinds().items():
+        return {"$": "frame", "value": _encode(parts, folder)}
+    kind = type(value).__name__
+    if STORABLE.get(kind) is type(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"$": kind, "value": _encode(parts, folder)}
+    number = len(list(folder.iterdir())) + 1
+    if isinstance(value, torch.Tensor):
+        name = f"tensor-{number}.safetensors"
+        save_file({"tensor": value.detach().cpu().contiguous()}, folder / name)
+        return {"$": "tensor", "file": name}
+    for place, (stored_class, _) in FOLDERS.items():
         if isinstance(value, stored_class):
-            path = value.save(folder / f"{kind}-{number}")
-            return {"$": kind, "file": path.name, "name": _encoder_of(value).name}
-    if storable().get(kind := type(value).__name__) is type(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {"$": "dataclass", "type": kind, "fields": _encode(fields, folder, where)}
+            path = value.save(folder / f"{place}-{number}")
+            return {"$": place, "file": path.name, "name": _encoder_of(value).name}
     raise DialnbError(
-        f"{where} of a stage is a {type(value).__name__}, which cannot be stored: return plain values, "
-        f"data frames, arrays, tensors, encoders, {', '.join(storable())}, or dicts, lists and tuples of those"
+        f"the result of a stage holds a {kind}, which cannot be stored: return plain values, "
+        f"data frames, arrays, tensors, encoders, {', '.join(STORABLE)}, or dicts, lists and tuples of those"
     )
 
 
@@ -192,33 +130,25 @@ def _decode(body: Any, folder: Path) -> Any:
     if not isinstance(body, dict):
         return body
     kind = body["$"]
-    if kind == "float":
-        return float(body["text"])
-    if kind == "tuple":
-        return tuple(_decode(body["items"], folder))
-    if kind == "dict":
-        return {_decode(k, folder): _decode(v, folder) for k, v in body["items"]}
-    if kind == "array":
-        return _decode(body["tensor"], folder).numpy()[()]
     if kind == "tensor":
-        from safetensors.torch import load_file
-
         return load_file(_beside(folder, body))["tensor"]
-    if kind == "frame":
-        return _frame(**_decode(body["parts"], folder))
     if kind in FOLDERS:
-        _, load = folder_kinds()[kind]
-        value = load(_beside(folder, body))
+        value = FOLDERS[kind][1](_beside(folder, body))
         _encoder_of(value).name = body["name"]
         return value
-    if kind != "dataclass" or body["type"] not in storable():
-        raise DataError(f"the stored result in {folder} holds a {body.get('type', kind)!r}, which is not known here")
-    return storable()[body["type"]](**_decode(body["fields"], folder))
+    value = _decode(body["value"], folder)
+    if kind in ("tuple", "dict"):
+        return tuple(value) if kind == "tuple" else dict(value)
+    if kind == "array":
+        return value.numpy()[()]
+    if kind == "frame":
+        return _frame(**value)
+    if kind not in STORABLE:
+        raise DataError(f"the stored result in {folder} holds a {kind!r}, which is not known here")
+    return STORABLE[kind](**value)
 
 
-def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> Any:
-    import pandas as pd
-
+def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> pd.DataFrame:
     series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
     frame = pd.concat(series, axis=1) if series else pd.DataFrame()
     if series:

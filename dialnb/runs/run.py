@@ -7,39 +7,34 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
+from matplotlib.figure import Figure
 
-from dialnb.claims.papers import PACKAGED
+from dialnb.claims import judge_claims, load_claims, training_shares
+from dialnb.claims.papers import PACKAGED, compare_table, select
+from dialnb.data import Dataset, load
+from dialnb.data.corpora import collection
 from dialnb.errors import DialnbError, UnknownName, in_words
-from dialnb.files import ITEMS, LOCK, make_folder, say, write_json, write_table
+from dialnb.files import ITEMS, LOCK, MEASURED, Values, make_folder, say, time_of, write_json, write_table
+from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
-from dialnb.runs.fingerprints import fingerprint, hashed_once
+from dialnb.runs.figures import save_figure
+from dialnb.runs.fingerprints import hashed_once
+from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, choose_datasets, joined, questions
 from dialnb.runs.planning import check_encoders
-from dialnb.runs.profiles import PROFILES, Settings, load_profiles, project
+from dialnb.runs.profiles import PROFILES, Settings, load_profiles, project, run_name
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
 from dialnb.runs.workers import Jobs, Workers
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from dialnb.data import Dataset
-    from dialnb.models.encoder import Encoder
-    from dialnb.runs.grid import Answer, Model, Task, Trained
-
-MEASURED = ("value", "n")
 
 
 def start(
@@ -58,22 +53,8 @@ def start(
     home = Path.cwd() if root == PACKAGED else root
     folder = Path(out) if out else home / "runs" / run_name(slug, profile, seed, encoder, overrides)
     run = Run(slug, profile, settings, folder.expanduser().absolute(), root)
-    _watch_cells(run)
-    _quiet_libraries()
+    _prepare_notebook(run)
     return run
-
-
-def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping | None = None) -> str:
-    """The folder of a run: paper, profile and seed, and whatever else was set by hand.
-
-    >>> run_name("dse", "quick", 2, "org/bert")
-    'dse-quick-seed2-org-bert'
-    """
-    plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
-    mark = (
-        fingerprint({k: list(v) if isinstance(v, tuple) else v for k, v in overrides.items()})[:8] if overrides else ""
-    )
-    return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 
 class Sentence(str):
@@ -89,22 +70,19 @@ class Run:
     """What the cells of a notebook talk to; made by `start`."""
 
     def __init__(self, slug: str, profile: str, settings: Settings, folder: Path, root: Path) -> None:
-        import pandas as pd
-
         self.slug, self.profile, self.settings, self.folder, self.root = slug, profile, settings, folder, root
         self.results, self.items = pd.DataFrame(), pd.DataFrame()
         self.missing: list[dict[str, str]] = []
         self.stages: list[StageRecord] = []
-        self.facts: dict[str, Any] = {}
+        self.facts: Values = {}
         self.judged: Any = None
-        self._tables: dict[str, Any] = {}
+        self._tables: Values = {}
         self._profiles = load_profiles(slug, root)
-        self._data: list[dict[str, Any]] = []
+        self._data: list[Values] = []
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers: Workers | None = None
         self._made: set[str] = set()  # keys of stages that workers of this run made
-        self._told = False  # have the workers said which stages they make?
-        self._began, self._inside = time.time(), False
+        self._began = time.time()
         self._lock = FileLock(make_folder(folder) / LOCK, is_singleton=True)  # a cell may open the run again
         with suppress(Timeout):  # `dialnb run` holds it for its kernel
             self._lock.acquire(timeout=0)
@@ -115,36 +93,30 @@ class Run:
 
     # --- stages ---------------------------------------------------------------------------------------------------
 
-    def stage(self, name: str, function: Callable, /, *, code: Iterable[ModuleType] = (), **inputs: Any) -> Any:
+    def stage(self, name: str, function: Callable, /, **inputs: Any) -> Any:
         """`function(**inputs)`, or its stored result if inputs and code are the same as before.
 
-        A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints. `code` names
-        further modules that the result depends on, beyond those that the function's own code reaches.
+        A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints.
         """
         name = str(name)
-        if not self._told:
+        if self._workers is None:
             say(f"stage {name}")
         self._data += [_used(dataset) for dataset in _datasets_in(list(inputs.values()))]
         began = time.perf_counter()
-        self._inside = True
-        try:
-            result, record = self._cache.run(name, function, inputs, code)
-        finally:
-            self._inside = False
+        result, record = self._cache.run(name, function, inputs)
         took = time.perf_counter() - began
-        if record.key in self._made:  # by a worker, a moment ago, which said so
+        if record.key in self._made:  # by a worker, which said so
             record.cached = False
-            if not self._told:
-                say(f"stage {name}: made above")
+        elif record.cached:
+            say(f"stage {name}: from the cache, made {record.made[:16]}")
         else:
-            cached = f"from the cache, made {record.made[:16]}"
-            say(f"stage {name}: {cached if record.cached else f'done in {took:.1f} s'}")
+            say(f"stage {name}: done in {took:.1f} s")
         self.stages = [kept for kept in self.stages if (kept.name, kept.key) != (name, record.key)] + [record]
         self.save()
         return result
 
     @hashed_once()
-    def stage_each(self, jobs: Jobs, follow: Callable[[str, Any], Jobs] | None = None) -> dict[str, Any]:
+    def stage_each(self, jobs: Jobs, follow: Callable[[Any, Any], Jobs] | None = None) -> dict[Any, Any]:
         """Several stages that do not depend on each other, `{name: (function, inputs)}`, and their results by name.
 
         `follow(name, result)` names the stages that waited for one of them. With the setting `workers` above one all
@@ -152,66 +124,96 @@ class Run:
         """
         count, every, results = self.settings.get("workers", 1), dict(jobs), {}
 
-        def begin(name: str) -> Jobs:
-            more = follow(name, self._cache.run(name, *every[name])[0])
+        def begin(name: Any) -> Jobs:
+            more = follow(name, self._cache.run(name, *every[name])[0]) if follow else {}
             every.update(more)
             return more
 
-        if count > 1 and (len(jobs) > 1 or follow):
+        if count > 1:
             self._workers = self._workers or Workers(count, self._cache)
-            self._made |= self._workers.make(jobs, begin if follow else None)
-            self._told = True
-        try:
-            while left := [name for name in every if name not in results]:
-                for name in left:
-                    function, inputs = every[name]
-                    results[name] = self.stage(name, function, **inputs)
-                    every.update(follow(name, results[name]) if follow else {})
-            return results
-        finally:
-            self._told = False
+            self._made |= self._workers.make(jobs, begin)
+        while left := [name for name in every if name not in results]:
+            for name in left:
+                function, inputs = every[name]
+                results[name] = self.stage(name, function, **inputs)
+                every.update(follow(name, results[name]) if follow else {})
+        return results
 
     def note(self, **facts: Any) -> None:
-        """Record facts of the stage that is running, or of the run itself, in `run.json`."""
-        (self._cache.facts if self._inside else self.facts).update(facts)
+        """Record facts of the run in `run.json`."""
+        self.facts.update(facts)
 
     # --- models and tasks -----------------------------------------------------------------------------------------
+
+    @property
+    def train_seeds(self) -> tuple[int, ...]:
+        """The seeds that every model is trained with."""
+        return tuple(self.settings.get("train_seeds", (self.settings["seed"],)))
 
     def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
 
         With several workers the tasks ``ahead`` are asked of each model as soon as it is there.
         """
-        from dialnb.runs.grid import Grid
-
         return Grid(self, models, ahead).train()
 
+    def answers(self, trained: Trained, tasks: Sequence[Task], floors: Encoder | None = None) -> list[Answer]:
+        """Ask every task of every model and, with an encoder for them, of the floors, all at once, so that no worker
+        waits for a table to be full; what each question gave.
+
+        A function may give a dictionary with ``rows`` and whatever else; ``items`` in it are what each test item
+        scored.
+        """
+        answers = []
+        for question, answer in self.stage_each(questions(self, tasks, trained.results, floors)).items():
+            labels = question.task.labels_of(question.model, trained.models.get(question.model))
+            more = answer if isinstance(answer, dict) else {"rows": answer}
+            if "items" in more and question.table:
+                self.add_items(more["items"], **labels, train_seed=question.seed)
+            answers.append(Answer(question, _with_labels(more["rows"], labels), more))
+        return answers
+
+    def ask(self, trained: Trained, tasks: Sequence[Task]) -> pd.DataFrame:
+        """Ask and give the rows back, model by model, without keeping them: coordinates of a figure, for example."""
+        order = list(trained)
+        parts = sorted(self.answers(trained, tasks), key=lambda answer: order.index(answer.question.model))
+        return joined([answer.rows for answer in parts])
+
     def evaluate(
-        self, trained: Trained, tasks: Iterable[Task], floors: Any = None, keep: Callable | None = None
+        self,
+        trained: Trained,
+        tasks: Iterable[Task],
+        floors: Encoder | None = None,
+        keep: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows,
     ) -> pd.DataFrame:
-        """Ask every model every question and, with an encoder for them, every floor; the rows that ``keep`` lets pass
-        (default: all) join the results."""
-        from dialnb.runs.grid import evaluate
+        """Ask what the profile takes of the tasks; the rows that ``keep`` lets pass join the results. Of the other
+        tables, say why they are empty."""
+        wanted = []
+        for task in tasks:
+            if self.wants(task.table):
+                wanted.append(task)
+            else:
+                self.note_absent(self.left_out(task.table), table=task.table)
+        parts = []
+        for question, rows, _ in self.answers(trained, wanted, floors):
+            labels = {"train_seed": question.seed, "encoder": self._start_of(question.model, trained.models)}
+            parts.append(_with_labels(rows, labels))
+        rows = joined(parts, "value", "table", "model", "protocol")
+        if parts:
+            self.add(keep(rows))
+        return rows
 
-        return evaluate(self, trained, tasks, floors, keep)
-
-    def answers(self, trained: Trained, tasks: Iterable[Task], floors: Any = None) -> list[Answer]:
-        """Ask as `evaluate` does, but give everything back, question by question, without keeping it."""
-        from dialnb.runs.grid import answers
-
-        return answers(self, trained, tasks, floors)
-
-    def ask(self, trained: Trained, tasks: Iterable[Task]) -> pd.DataFrame:
-        """Ask as `evaluate` does, but give the rows back without keeping them: coordinates of a figure, for example."""
-        from dialnb.runs.grid import ask
-
-        return ask(self, trained, tasks)
+    def _start_of(self, name: str, models: Mapping[str, Model]) -> str:
+        """The encoder that a model goes back to, as rows name it; that of a floor is "none"."""
+        if name not in models:
+            return "none"
+        model = models[name]
+        while model.start in models:
+            model = models[model.start]
+        return model.options.get("name") or model.start or self.settings["encoder"]
 
     def corpus(self, settings: Settings | None = None) -> list[Dataset]:
         """The dialogue corpora of the profile (or of another one): what is bundled, or a collection of sources."""
-        from dialnb.data import load
-        from dialnb.data.corpora import collection
-
         name = (settings or self.settings)["corpus"]
         if name == "bundled":
             return [load("bundled/dialogues")]
@@ -219,8 +221,6 @@ class Run:
 
     def encoder(self) -> Encoder:
         """The encoder that the models of this run start from."""
-        from dialnb.models.encoder import load_encoder
-
         return load_encoder(self.settings["encoder"])
 
     def elsewhere(self, slug: str) -> Settings:
@@ -230,33 +230,29 @@ class Run:
 
     def wants(self, name: str) -> bool:
         """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it."""
-        return self._wanted(name, self.settings)
-
-    def _wanted(self, name: str, settings: Mapping[str, Any]) -> bool:
-        offering = [p for p in self._profiles.parameters.values() if name in self._profiles.offered(p)]
-        chosen = [settings[p.name] if p.is_list else [settings[p.name]] for p in offering]
-        return not offering or any(name in values for values in chosen)
+        return self._profiles.takes(name, self.settings)
 
     def left_out(self, name: str = "") -> str:
         """The reason of what the profile leaves out, with the smallest larger one that has it."""
         larger = PROFILES[max(PROFILES.index(self.profile) + 1, 0 if name else 2) :]
-        having = [each for each in larger if each in self._profiles.profiles]
-        having = [each for each in having if self._wanted(name, self._profiles.resolve(each))]
-        where = f"; it runs with '{having[0]}'" if having else ""
-        return f"left out of the {self.profile} profile to keep its time{where}"
+        for each in larger:
+            if each in self._profiles.profiles and self._profiles.takes(name, self._profiles.resolve(each)):
+                return f"left out of the {self.profile} profile to keep its time; it runs with '{each}'"
+        return f"left out of the {self.profile} profile to keep its time"
 
     def note_absent(self, reason: str, table: str = "", **labels: str) -> None:
         """Say why rows are missing: those of a ``model``, a ``dataset`` or a ``column``, in one table or in all."""
-        self.not_run(table, reason=reason, **labels)
+        where = {"table": table, **labels}
+        self.missing = [entry for entry in self.missing if entry != where | {"reason": entry["reason"]}]
+        self.missing.append(where | {"reason": reason})
 
     def datasets(self, task: Task) -> dict[str, Dataset]:
         """The datasets of a task; those that cannot be had are noted in its table."""
         if not isinstance(task.data, str):
             return dict(task.data)
-        found, lacking = self._named_data(task.data)
-        for dataset, reason in lacking.items():
+        for dataset, reason in self.lacking(task.data).items():
             self.note_absent(reason, task.table, dataset=dataset)
-        return found
+        return self.data(task.data)
 
     def data(self, name: str, slug: str = "") -> dict[str, Dataset]:
         """What `papers/<slug>/data.yaml` (of this paper, or another) calls ``name``, at the run's level of data."""
@@ -266,9 +262,7 @@ class Run:
         """Why some of these data cannot be had, by dataset."""
         return self._named_data(name, slug)[1]
 
-    def _named_data(self, name: str, slug: str = "") -> tuple[dict[str, Dataset], dict[str, str]]:
-        from dialnb.runs.grid import choose_datasets
-
+    def _named_data(self, name: str, slug: str) -> tuple[dict[str, Dataset], dict[str, str]]:
         path = self.root / "papers" / (slug or self.slug) / "data.yaml"
         known = yaml.safe_load(path.read_text(encoding="utf-8"))
         if name not in known:
@@ -283,36 +277,19 @@ class Run:
 
         A measurement that is there already is replaced, so that a cell can be run twice.
         """
-        import pandas as pd
-
         if "value" not in rows:
             raise DialnbError(f"results are tidy rows with a column 'value', not {', '.join(map(str, rows.columns))}")
-        defaults = {"encoder": self.settings["encoder"]} if "encoder" in self.settings else {}
-        defaults["train_seed"] = self.settings["seed"]
-        labels = {name: v for name, v in defaults.items() if name not in rows} | labels
-        rows = rows.assign(**labels)
+        usual = {name: self.settings[name] for name in ("encoder",) if name in self.settings}
+        rows = _with_labels(rows.assign(**labels), usual | {"train_seed": self.settings["seed"]})
         if "encoder" in rows:
             rows["encoder"] = rows["encoder"].map(encoder_name, na_action="ignore")
-        joined = pd.concat([self.results, rows], ignore_index=True)
-        identity = [name for name in joined if name not in MEASURED]
-        same = joined[identity].astype("object").where(joined[identity].notna(), None).map(str)
-        self.results = joined[~same.duplicated(keep="last")].reset_index(drop=True)
+        self.results = _latest([self.results, rows], MEASURED)
         return self
 
     def add_items(self, rows: pd.DataFrame, **labels: Any) -> Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
-        import pandas as pd
-
-        labels = {"train_seed": self.settings["seed"]} | labels
-        joined = pd.concat([self.items, rows.assign(**labels)], ignore_index=True)
-        identity = [name for name in joined if name != "value"]
-        self.items = joined.drop_duplicates(identity, keep="last", ignore_index=True)
-        return self
-
-    def not_run(self, table: str, *, reason: str, **labels: str) -> Run:
-        """Say that part of a table (a `model`, a `column`, or all of it) did not run, and why."""
-        entry = {"table": table, **labels, "reason": reason}
-        self.missing = [e for e in self.missing if {**e, "reason": ""} != {**entry, "reason": ""}] + [entry]
+        rows = rows.assign(**{"train_seed": self.settings["seed"]} | labels)
+        self.items = _latest([self.items, rows], ("value",))
         return self
 
     def rows(self, table: str) -> pd.DataFrame:
@@ -324,8 +301,6 @@ class Run:
     ) -> pd.DataFrame | Sentence:
         """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print; without
         rows, the sentence that says why."""
-        from dialnb.claims.papers import select
-
         rows = select(self.rows(table), where)
         if rows.empty:
             reasons = [entry["reason"] for entry in self.missing if entry["table"] == table]
@@ -335,18 +310,15 @@ class Run:
 
     def times(self, trained: Trained, shown: int = 8) -> pd.DataFrame:
         """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
-        times = self.keep("training-times", trained.times())
+        times = self._tables["training-times"] = trained.times()
         if len(times) > shown:
             say(f"the first {shown} of {len(times)} trainings; tables/training-times.csv has all of them")
         return times.head(shown)
 
     def table(self, table: str) -> Any:
         """The published table with ours beside it, to be shown; written to `tables/` when the run finishes."""
-        from dialnb.claims.papers import compare_table
-
-        if not (self.root / "papers" / self.slug / "cells.yaml").is_file():
-            shown = self.results[self.results.table == table] if "table" in self.results else self.results
-        else:
+        shown = self.rows(table)
+        if (self.root / "papers" / self.slug / "cells.yaml").is_file():
             rest = {"table": table, "reason": self.left_out()}  # for cells that nothing else explains
             shown = compare_table(self.slug, table, self.results, [*self.missing, rest])
             shown = replace(shown, command=self.command(table))
@@ -355,20 +327,12 @@ class Run:
 
     def command(self, table: str) -> str:
         """The one command that makes a table of this run."""
-        parts = ["dialnb run", self.slug, f"--profile {self.profile}", f"--seed {self.settings['seed']}"]
-        parts += (
-            [f"--encoder {encoder_name(self.settings['encoder'])}"]
-            if self.settings.origin.get("encoder") == "set by hand"
-            else []
-        )
+        command = f"dialnb run {self.slug} --profile {self.profile} --seed {self.settings['seed']}"
+        if "encoder" in self.settings.by_hand:
+            command += f" --encoder {encoder_name(self.settings['encoder'])}"
         if table in getattr(self._profiles.parameters.get("tables"), "choices", ()):
-            parts.append(f"--set tables={table}")
-        return " ".join(parts)
-
-    def keep(self, name: str, shown: pd.DataFrame) -> pd.DataFrame:
-        """A table that no paper prints, to be shown; written to `tables/` when the run finishes."""
-        self._tables[name] = shown
-        return shown
+            command += f" --set tables={table}"
+        return command
 
     def figure(
         self,
@@ -386,27 +350,23 @@ class Run:
 
         Without data it is not drawn: the reason, ``otherwise``, is noted and stands in its place.
         """
-        from dialnb.runs.figures import save_figure
-
         if data.empty:
-            self.not_run(name, reason=otherwise or self.left_out(name))
-            return Sentence(f"Not drawn: {otherwise or self.left_out(name)}.")
-
+            reason = otherwise or self.left_out(name)
+            self.note_absent(reason, name)
+            return Sentence(f"Not drawn: {reason}.")
         return save_figure(self.folder / "figures", name, figure, data, caption, alt, arguments)
 
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
-        from dialnb.claims import judge_claims, load_claims, training_shares
-
         items = None if self.items.empty else self.items
         shares = training_shares(self._tables.get("training-times"))
-        filled = set(self.results["table"]) if "table" in self.results else set()
-        rest = []
+        reasons = list(self.missing)
         for claim in load_claims(self.slug):
             asked = (claim.published or claim.rows).get("table", [])
-            lacking = set([asked] if isinstance(asked, str) else asked) - filled
-            rest += [{"table": table, "reason": self.left_out()} for table in lacking]
-        self.judged = judge_claims(self.slug, self.results, [*self.missing, *rest], items, shares)
+            for table in [asked] if isinstance(asked, str) else asked:
+                if self.rows(table).empty:
+                    reasons.append({"table": table, "reason": self.left_out()})
+        self.judged = judge_claims(self.slug, self.results, reasons, items, shares)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------
@@ -421,33 +381,35 @@ class Run:
         if self.judged is not None:
             write_json(self.folder / "claims.json", self.judged.to_dict("records"))
         self.facts |= self._inputs()
-        self._state = {"status": "done", "reason": ""}
-        self.save()
         if self._workers is not None:
             self._workers.close(wait=True)
-        self._lock.release(force=True)
+        self._end("done")
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 
     def fail(self, reason: str) -> None:
-        """Write down that the run stopped and why."""
-        self._state = {"status": "failed", "reason": reason}
+        """Write down that the run stopped and why, unless it is done."""
+        if self._state["status"] != "done":
+            self._end("failed", reason)
+
+    def _end(self, status: str, reason: str = "") -> None:
+        self._state = {"status": status, "reason": reason}
         self.save()
         self._lock.release(force=True)
 
     def save(self) -> None:
         """Write `run.json` as things stand."""
+        shown = {name: _shown(value) for name, value in self.settings.items()}
+        measured = self.results["seed"].dropna().astype(int) if "seed" in self.results else ()
         record = {
             "slug": self.slug,
             "profile": self.profile,
             **self._state,
-            "parameters": _shown(self.settings),
-            "set_by_hand": {
-                k: shown for k, shown in _shown(self.settings).items() if self.settings.origin.get(k) == "set by hand"
-            },
-            "started": _time(self._began),
-            "updated": _time(time.time()),
+            "parameters": shown,
+            "set_by_hand": {name: shown[name] for name in self.settings.by_hand},
+            "started": time_of(self._began),
+            "updated": time_of(time.time()),
             "seconds": round(time.time() - self._began, 3),
-            "seeds": self._seeds(),
+            "seeds": sorted({self.settings["seed"], *self.settings.get("seeds", ()), *measured}),
             "determinism": determinism(),
             **self._provenance,
             "stages": [asdict(stage) for stage in self.stages],
@@ -457,88 +419,74 @@ class Run:
         }
         write_json(self.folder / "run.json", record)
 
-    def _seeds(self) -> list[int]:
-        seeds = {self.settings["seed"], *self.settings.get("seeds", ())}
-        measured = self.results["seed"].dropna() if "seed" in self.results else ()
-        return sorted(seeds | {int(seed) for seed in measured})
-
-    def _inputs(self) -> dict[str, Any]:
+    def _inputs(self) -> Values:
         """Hashes and licences of the data and encoders that the profile needs."""
-        needs = load_profiles(self.slug, self.root).needs.get(self.profile) or {}
-        declared = [data_facts(*name.partition(":")[::2]) for name in needs.get("data", ())]
-        data = list({(entry["name"], entry["variant"]): entry for entry in [*self._data, *declared]}.values())
-        named = dict.fromkeys([*needs.get("encoders", ()), *filter(None, [self.settings.get("encoder")])])
-        encoders = [encoder_facts(name) for name in named]
+        names, encoder_names = self._profiles.needed(self.profile, self.settings)
+        used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
+        data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())
+        encoders = [encoder_facts(name) for name in encoder_names]
         licences = sorted({entry["licence"] for entry in [*data, *encoders]})
         return {"data": data, "encoders": encoders, "licences": licences}
 
 
-def _shown(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a record keeps them: runs are shared, so that folders of encoders stand there by their names."""
+def _with_labels(rows: pd.DataFrame, labels: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows with further columns, where they do not have them."""
+    return rows.assign(**{name: value for name, value in labels.items() if name not in rows})
 
-    def shown(value: Any) -> Any:
-        if isinstance(value, tuple | list):
-            return [shown(part) for part in value]
-        return encoder_name(value) if isinstance(value, str) and value else value
 
-    return {name: shown(value) for name, value in settings.items()}
+def _latest(parts: Sequence[pd.DataFrame], measured: Iterable[str]) -> pd.DataFrame:
+    """Rows one below the other; of those that differ in nothing but what was measured, the last."""
+    rows = pd.concat(parts, ignore_index=True)
+    identity = [name for name in rows if name not in measured]
+    return rows.drop_duplicates(identity, keep="last", ignore_index=True)
+
+
+def _shown(value: Any) -> Any:
+    """A setting as a record keeps it: runs are shared, so that folders of encoders stand there by their names."""
+    if isinstance(value, tuple | list):
+        return [_shown(part) for part in value]
+    return encoder_name(value) if isinstance(value, str) and value else value
 
 
 def _datasets_in(value: Any) -> Iterator[Any]:
     """Every dataset within the inputs of a stage."""
     if hasattr(value, "licence"):
         yield value
-    elif isinstance(value, Mapping):
-        yield from _datasets_in(list(value.values()))
-    elif isinstance(value, list | tuple):
+        return
+    if is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, part.name) for part in fields(value)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
         for part in value:
             yield from _datasets_in(part)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _datasets_in([getattr(value, part.name) for part in fields(value)])
 
 
-def _used(dataset: Any) -> dict[str, Any]:
+def _used(dataset: Any) -> Values:
     """A dataset that was handed to a stage, as the provenance shows it."""
-    said = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
-    return said | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]}
+    facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
+    return facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]}
 
 
-def _watch_cells(run: Run) -> None:
-    """In a notebook: a cell that raises writes its error into `run.json`, whoever executes the notebook."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return
+def _prepare_notebook(run: Run) -> None:
+    """In a notebook: a cell that raises writes its error into `run.json`, whoever executes the notebook; figures that a
+    cell returns are shown as pictures, and no bars of other libraries stand between the lines of a run."""
+    from IPython import get_ipython
+    from IPython.core.pylabtools import select_figure_formats
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     shell = get_ipython()
     if shell is None:
         return
 
     def after(result: Any) -> None:
         error = result.error_in_exec or result.error_before_exec
-        if error is not None and run._state["status"] != "done":
+        if error is not None:
             with suppress(OSError):  # the disk may be full
                 run.fail(in_words(error))
 
-    _show_figures(shell)
-    for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "_dialnb", False)]:
-        shell.events.unregister("post_run_cell", old)
-    after._dialnb = True
-    shell.events.register("post_run_cell", after)
-
-
-def _show_figures(shell: Any) -> None:
-    """Figures that a cell returns are shown as pictures, also where no plotting backend was chosen."""
-    from IPython.core.pylabtools import select_figure_formats
-
     select_figure_formats(shell, {"png"}, bbox_inches=None)
-
-
-def _quiet_libraries() -> None:
-    """No bars of other libraries between the lines of a run."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-
-
-def _time(stamp: float) -> str:
-    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
+    for old in [f for f in shell.events.callbacks["post_run_cell"] if getattr(f, "__module__", "") == __name__]:
+        shell.events.unregister("post_run_cell", old)
+    shell.events.register("post_run_cell", after)

@@ -15,18 +15,25 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from filelock import FileLock, Timeout
+import torch
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
+from dialnb.data.store import default_store
 from dialnb.errors import DataError, DialnbError
+from dialnb.files import Values
 from dialnb.runs.fingerprints import code_version, fingerprint
-from dialnb.runs.results import RECORD, UNREADABLE, read_result, read_sealed, write_result, write_sealed
+from dialnb.runs.results import RECORD, UNREADABLE, read_record, read_result, write_result
+from dialnb.training.loop import TrainingResult
+
+KEPT = ("key", "function", "seconds", "made", "facts")
+MEASURED = ("steps", "resumed_at", "seconds", "examples_per_second", "tokens_per_second", "peak_memory_gb", "last_loss")
+"""What the record of a stage says of its training."""
 
 
 @dataclass
@@ -39,21 +46,18 @@ class StageRecord:
     cached: bool
     seconds: float
     made: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Values
 
 
 class StageCache:
-    """The shared folder of stages. Results older than `fresh_since` (a time stamp) are ignored and made anew."""
+    """The shared folder of stages. Results older than `fresh_since` (a time stamp) are ignored and made again."""
 
     def __init__(self, root: Path, fresh_since: float = 0.0, say: Callable[[str], None] = print) -> None:
         self.root, self.fresh_since, self.say = Path(root), fresh_since, say
-        self.facts: dict[str, Any] = {}  # of the stage that is running
 
-    def run(
-        self, name: str, function: Callable, inputs: dict[str, Any], code: Iterable[ModuleType] = ()
-    ) -> tuple[Any, StageRecord]:
+    def run(self, name: str, function: Callable, inputs: Values) -> tuple[Any, StageRecord]:
         """The stage's result, from the cache or made now, and its record."""
-        key = stage_key(function, inputs, code)
+        key = stage_key(function, inputs)
         folder = self.root / key
         self.root.mkdir(parents=True, exist_ok=True)
         with self._locked(name, key):
@@ -65,37 +69,35 @@ class StageCache:
         if found is None:
             raise DataError(f"stage {name}: its result cannot be read back from {folder}; is the disk full or failing?")
         result, record = found
-        return result, StageRecord(name, cached=cached, **record)
+        return result, StageRecord(name, cached=cached, **{part: record[part] for part in KEPT})
 
-    def holds(self, function: Callable, inputs: dict[str, Any]) -> bool:
+    def holds(self, function: Callable, inputs: Values) -> bool:
         """Whether there is a result that counts already; whether it is sound is seen when it is read."""
         return not self.fresh_since and (self.root / stage_key(function, inputs) / RECORD).is_file()
 
-    def _locked(self, name: str, key: str) -> FileLock:
+    def _locked(self, name: str, key: str) -> AcquireReturnProxy:
         lock = FileLock(self.root / f"{key}.lock")
         try:
-            lock.acquire(timeout=0)
+            return lock.acquire(timeout=0)
         except Timeout:
             self.say(f"stage {name}: another run is making it; waiting")
-            lock.acquire()
-        return _Held(lock)
+            return lock.acquire()
 
-    def _read(self, name: str, folder: Path) -> tuple[Any, dict[str, Any]] | None:
-        if not (folder / RECORD).is_file():
+    def _read(self, name: str, folder: Path) -> tuple[Any, Values] | None:
+        if not folder.is_dir():
             return None
         try:
-            record, _ = read_sealed(folder / RECORD)
+            record = read_record(folder)
             if record["key"] != folder.name:
                 raise DataError(f"{folder} holds the stage {record['key']}")
             if datetime.fromisoformat(record["made"]).timestamp() < self.fresh_since:
                 return None
-            kept = {k: record[k] for k in ("key", "function", "seconds", "made", "facts")}
-            return read_result(folder, record["result"]), kept
+            return read_result(folder, record), record
         except (DialnbError, *UNREADABLE) as error:
             self.say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
             return None
 
-    def _make(self, name: str, key: str, function: Callable, inputs: dict[str, Any]) -> None:
+    def _make(self, name: str, key: str, function: Callable, inputs: Values) -> None:
         work, draft, final = (self.root / f"{key}{suffix}" for suffix in (".work", ".draft", ""))
         if work.exists() and work.stat().st_ctime < self.fresh_since:
             shutil.rmtree(work)
@@ -104,59 +106,39 @@ class StageCache:
         if "folder" in inspect.signature(function).parameters and "folder" not in inputs:
             work.mkdir(exist_ok=True)
             given["folder"] = work
-        self.facts = {}
-        begin_memory()
+        if torch.cuda.is_initialized():
+            torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
         value = function(**given)
-        seconds = time.perf_counter() - began
-        draft.mkdir()
-        seal = write_result(value, draft)
-        facts = self.facts | training_facts(value) | peak_memory()
-        record = {
+        about = {
             "name": name,
             "key": key,
             "function": f"{function.__module__}.{function.__qualname__}",
-            "seconds": round(seconds, 3),
+            "seconds": round(time.perf_counter() - began, 3),
             "made": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "facts": facts,
-            "result": seal,
+            "facts": training_facts(value) | peak_memory(),
         }
-        write_sealed(draft / RECORD, record)
+        draft.mkdir()
+        write_result(value, draft, **about)
         shutil.rmtree(final, ignore_errors=True)
         draft.replace(final)
         shutil.rmtree(work, ignore_errors=True)
 
 
-class _Held:
-    """A lock that is already held, released at the end of the block."""
-
-    def __init__(self, lock: FileLock) -> None:
-        self.lock = lock
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
-
-
 def _own_copy(value: Any) -> Any:
     """Training changes an encoder in place: a stage does that to a copy, so that the caller's stays what it was."""
-    torch = sys.modules.get("torch")
-    return value.clone() if torch and isinstance(value, torch.nn.Module) and hasattr(value, "clone") else value
+    return value.clone() if isinstance(value, torch.nn.Module) and hasattr(value, "clone") else value
 
 
-def stage_key(function: Callable, inputs: dict[str, Any], code: Iterable[ModuleType] = ()) -> str:
+def stage_key(function: Callable, inputs: Values) -> str:
     """The name of a result: a hash of the function, the code it reaches, and its inputs."""
-    said = {name: fingerprint(value, name) for name, value in inputs.items()}
-    parts = [f"{function.__module__}.{function.__qualname__}", code_version(function, code), said]
+    hashes = {name: fingerprint(value, name) for name, value in inputs.items()}
+    parts = [f"{function.__module__}.{function.__qualname__}", code_version(function), hashes]
     return fingerprint(parts)[:32]
 
 
 def default_stages() -> Path:
     """The folder of stages in the cache, shared by all notebooks."""
-    from dialnb.data.store import default_store
-
     return default_store().cache / "stages"
 
 
@@ -165,37 +147,17 @@ def fresh_since() -> float:
     return float(os.environ.get("DIALNB_FRESH") or 0.0)
 
 
-def training_facts(value: Any) -> dict[str, Any]:
-    """Speed, steps, last loss and determinism of every training result within a stage's result."""
-    from dialnb.training.loop import TrainingResult
-
-    if isinstance(value, TrainingResult):
-        names = (
-            "steps",
-            "resumed_at",
-            "seconds",
-            "examples_per_second",
-            "tokens_per_second",
-            "peak_memory_gb",
-            "last_loss",
-        )
-        kept = {name: getattr(value, name) for name in names}
-        return {"training": [kept | {"determinism": value.facts.get("determinism", "not stated")}]}
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    found = [fact for part in parts for fact in training_facts(part).get("training", ())]
-    return {"training": found} if found else {}
-
-
-def begin_memory() -> None:
-    """Start counting the peak of the GPU's memory anew, if there is one."""
-    torch = sys.modules.get("torch")
-    if torch and torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.reset_peak_memory_stats()
+def training_facts(value: Any) -> Values:
+    """Speed, steps, last loss and determinism of the training that a stage gives among its results."""
+    training = value.get("training") if isinstance(value, dict) else None
+    if not isinstance(training, TrainingResult):
+        return {}
+    measured = {name: getattr(training, name) for name in MEASURED}
+    return {"training": [measured | {"determinism": training.facts.get("determinism", "not stated")}]}
 
 
 def peak_memory() -> dict[str, float]:
-    """Peak memory in GB: of the process since it started, and of the GPU since `begin_memory`."""
-    torch = sys.modules.get("torch")
+    """Peak memory in GB: of the process since it started, and of the GPU since the stage began."""
     found = {}
     try:
         import resource
@@ -204,6 +166,6 @@ def peak_memory() -> dict[str, float]:
         found["peak_memory_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 3)
     except ImportError:  # Windows
         pass
-    if torch and torch.cuda.is_available():
+    if torch.cuda.is_available():
         found["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
     return found
