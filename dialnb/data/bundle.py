@@ -7,23 +7,21 @@ index. `tools.bundling` makes both from the sources.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
 import lzma
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.columns import fields
 from dialnb.data.readers import Files, Reader
 from dialnb.data.readers.irc import SPLITS, derive
 from dialnb.data.records import RECORDS, Record
 from dialnb.data.sources import known_name
+from dialnb.data.tables import decoder
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -107,15 +105,3 @@ def read_bundled(name: str, variant: str = "") -> Iterator[Record]:
             for line in islice(data.split(b"\n"), before, before + part["rows"]):
                 yield decode(json.loads(line))
         before += part["rows"]
-
-
-@functools.cache
-def decoder(hint: Any) -> Callable[[Any], Any]:
-    """The function that makes a value of this type of plain lists."""
-    if typing.get_origin(hint) is tuple:
-        item = decoder(typing.get_args(hint)[0])
-        return lambda cells: tuple([item(cell) for cell in cells])
-    if dataclasses.is_dataclass(hint):
-        parts = [decoder(inner) for inner in fields(hint).values()]
-        return lambda cells: hint(*[part(cell) for part, cell in zip(parts, cells)])
-    return lambda cell: cell

@@ -1,4 +1,4 @@
-"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a columnar file, and serves them lazily."""
+"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialnb.data.columns import FORMAT, Table, build_table, open_table
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
+from dialnb.data.tables import FORMAT, Table, build_table, fields, open_table
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ CHUNK = 512
 class Dataset(Sequence):
     """Records of one dataset in published order, made from columns only when they are asked for.
 
-    ``skipped`` counts what the reader left out, by reason; ``fingerprint`` is the sha256 of everything the records
+    ``fingerprint`` is the sha256 of everything the records
     depend on: the hashes of the source files, the reader and its version, the rows chosen. Slices and filters share
     the columns.
 
@@ -40,10 +40,14 @@ class Dataset(Sequence):
     variant: str
     licence: str
     fingerprint: str
-    skipped: dict[str, int]
     table: Table
     rows: np.ndarray
     open_again: Callable[[], Dataset] | None = None
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How much the reader left out, by reason."""
+        return self.table.skipped
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,8 +75,10 @@ class Dataset(Sequence):
         """The records whose fields equal the wanted value, or one of several: ``filter(split=("train", "dev"))``."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
+            if fields(self.table.record).get(name) not in (str, int, float):
+                raise DataError(f"{self.table.kind} records cannot be filtered by {name!r}: it is not a single value")
             values = (value,) if isinstance(value, str | int | float) else tuple(value)
-            keep &= self.table.equals(name, values)[self.rows]
+            keep &= np.array([cell in values for cell in self.column(name)], dtype=bool)
         return self._select(self.rows[keep])
 
     def take(self, places: Sequence[int]) -> Dataset:
@@ -111,8 +117,7 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     reader = find_reader(name)
     variant = reader.variant(variant)
     table, fingerprint = _table(reader, variant, store)
-    skipped = json.loads(table.metadata["skipped"])
-    dataset = Dataset(reader.dataset, variant, reader.terms(), fingerprint, skipped, table, np.arange(len(table)))
+    dataset = Dataset(reader.dataset, variant, reader.terms(), fingerprint, table, np.arange(len(table)))
     if split is None:
         return dataset
     chosen = dataset.filter(split=split)
@@ -138,7 +143,7 @@ def records_path(reader: Reader, variant: str | None, store: Store, fingerprint:
     """Where the parsed records lie in the cache, or would; nothing is read."""
     variant = reader.variant(variant)
     fingerprint = fingerprint or _fingerprint(reader, variant, store)
-    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.json"
 
 
 def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
@@ -153,7 +158,7 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
     if table is None:
         files = Files(store, reader.sources[0])
         records = reader(files, variant or None)
-        table = build_table(records, path, fingerprint, lambda: {"skipped": json.dumps(files.skipped)})
+        table = build_table(records, path, fingerprint, files.skipped)
         if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
             return _table(reader, variant, store)

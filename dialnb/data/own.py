@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from dialnb.data.columns import FORMAT, build_table
 from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
+from dialnb.data.tables import FORMAT, build_table
 from dialnb.errors import DataError, UnknownName
 
 VERSION = 2
@@ -99,13 +99,13 @@ def _dataset(path: Path, form: str, columns: Mapping[str, str], held_out: float)
         raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
     parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, hashlib.sha256(data).hexdigest()]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    kept = default_store().cache / "records" / f"own-{key[:16]}.safetensors"
+    kept = default_store().cache / "records" / f"own-{key[:16]}.json"
     records = _records(path.name, form, data, columns)
     if held_out:
         records = _hold_out(path.name, records, held_out)
     table = build_table(records, kept, key)
     again = partial(_dataset, path.absolute(), form, dict(columns), held_out)
-    return Dataset(path.name, "", "one's own", key, {}, table, np.arange(len(table)), again)
+    return Dataset(path.name, "", "one's own", key, table, np.arange(len(table)), again)
 
 
 def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> list[Record]:
