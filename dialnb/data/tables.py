@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -98,13 +99,13 @@ def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: 
     """
     if not _is_writable(path.parent):
         warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
-        return _open(_text(items, fingerprint, skipped), fingerprint)
+        return _open(_text(items, fingerprint, skipped).encode(), fingerprint)
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
         if table is None:
             text = _text(items, fingerprint, skipped)
             write_whole(path, text)
-            table = _open(text, fingerprint)
+            table = _open(text.encode(), fingerprint)
     return table
 
 
@@ -119,7 +120,7 @@ def _is_writable(folder: Path) -> bool:
 def open_table(path: Path, fingerprint: str) -> Table | None:
     """The table at ``path``, or None if there is none or it is damaged (which is said, and it is to be made again)."""
     try:
-        return _open(path.read_text(encoding="utf-8"), fingerprint)
+        return _open(path.read_bytes(), fingerprint)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -136,13 +137,16 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
             f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
         )
     body = json.dumps(records, default=_as_list)
-    head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": _sha256(body)}
+    head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": _sha256(body.encode())}
     return f"{json.dumps(head)}\n{body}"
 
 
-def _open(text: str, fingerprint: str) -> Table:
-    """The table of a file's text; ValueError if it is damaged or was made from other inputs."""
-    head, _, body = text.partition("\n")
+def _open(data: bytes, fingerprint: str) -> Table:
+    """The table of a file's bytes; ValueError if it is damaged or was made from other inputs.
+
+    The search for reference cycles pauses: there are millions of lists and no cycles.
+    """
+    head, _, body = data.partition(b"\n")
     try:
         about = json.loads(head)
     except ValueError:
@@ -151,8 +155,12 @@ def _open(text: str, fingerprint: str) -> Table:
         raise ValueError("they are damaged (wrong checksum)")
     if about["fingerprint"] != fingerprint:
         raise ValueError("they were made from other inputs")
-    return Table(about["kind"], json.loads(body), about["skipped"])
+    gc.disable()
+    try:
+        return Table(about["kind"], json.loads(body), about["skipped"])
+    finally:
+        gc.enable()
 
 
-def _sha256(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
