@@ -37,17 +37,6 @@ from dialnb.errors import DataError, UnknownName
 VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 SHOWN = 5  # bad rows that an error names
-OTHER_NAMES = {
-    "text": "utterance sentence query message turn",
-    "intent": "label category class",
-    "dialogue": "conversation dialog session",
-    "speaker": "role author actor",
-    "utterances": "turns messages dialogue conversation",
-    "candidates": "responses options",
-    "score": "similarity rating",
-    "split": "partition fold",
-}
-"""What others call our columns: only for the hint in a message."""
 
 
 def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
@@ -182,41 +171,20 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
 
 
 def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
-    """What the file holds; columns that look like one of ours and are not read are pointed out."""
-    kind = next((kind for kind in KINDS if set(kind.required) <= set(called)), None)
-    if kind is None:
-        raise _no_kind(name, header, called)
-    fields = (*kind.required, *kind.optional)
-    unread = [theirs for ours, theirs in called.items() if ours not in fields]
-    for field in (*kind.optional, "dialogue", "text"):
-        if field not in called and (like := _like(field, unread)):
-            hint = f"if it is the {field}, say so (--column '{field}={like}')"
-            warnings.warn(f"{name}: column '{like}' is not read; {hint}", stacklevel=5)
-    return kind
-
-
-def _no_kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> DataError:
-    """Which columns are missing to the kind of file that is nearest, and how to name them."""
-    there = {field for field in FIELDS if field in called or _like(field, header)}
-    nearest = max(KINDS, key=lambda kind: len(there & {*kind.required, *kind.optional}) - len({*kind.required} - there))
-    names = {field: _like(field, header) or "NAME" for field in nearest.required if field not in called}
-    options = " ".join(f"--column '{ours}={theirs}'" for ours, theirs in names.items())
-    missing = " and no column ".join(f"'{field}'" for field in names)
+    """What the file holds; columns that are not read, though some of ours are missing, are pointed out."""
+    for kind in KINDS:
+        if set(kind.required) <= set(called):
+            unread = [theirs for ours, theirs in called.items() if ours not in (*kind.required, *kind.optional)]
+            missing = [field for field in (*kind.optional, "dialogue") if field not in called]
+            if unread and missing:
+                hint = f"if one is the {' or the '.join(missing)}, say so (--column OURS=THEIRS)"
+                warnings.warn(f"{name}: not read are {', '.join(unread)}; {hint}", stacklevel=5)
+            return kind
     listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
-    return DataError(
-        f"{name} has no column {missing}; found: {', '.join(header)}. "
-        f"If other names are used here, say which ({options}). What is read: {listed}"
+    raise DataError(
+        f"{name} has not the columns that say what it holds; found: {', '.join(header)}. What is read: {listed}. "
+        f"If other names are used here, say which (--column 'text={header[0]}')"
     )
-
-
-def _like(field: str, header: Sequence[str]) -> str:
-    """The column that may be meant by a field, or none."""
-    names = {column.casefold().removesuffix("_id").removesuffix(" id"): column for column in header}
-    near = difflib.get_close_matches(field, names, 1, 0.75)
-    for alias in near or OTHER_NAMES.get(field, "").split():
-        if alias in names:
-            return names[alias]
-    return ""
 
 
 def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
