@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialnb.data import records
+from dialnb.data import Dataset, records
 from dialnb.data.records import Dialogue, ScoredPair, Slot, Utterance
-from dialnb.data.tables import build_table, open_table
+from dialnb.data.tables import Table, build_table, open_table
 from dialnb.errors import DataError
 
 KINDS = typing.get_args(records.Record)
@@ -38,6 +38,14 @@ def values(hint: type) -> st.SearchStrategy:
     return st.builds(hint, **{field.name: values(hints[field.name]) for field in dataclasses.fields(hint)})
 
 
+def dataset(table: Table) -> Dataset:
+    return Dataset("made", "", "none", "f", table, np.arange(len(table)))
+
+
+def records_of(table: Table) -> list:
+    return list(dataset(table))
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -45,21 +53,23 @@ def test_every_record_type_survives_the_file(kind, data, tmp_path):
     made = data.draw(st.lists(values(kind), min_size=1, max_size=5))
     path = tmp_path / "records.json"
     path.unlink(missing_ok=True)
-    assert build_table(made, path, "f").records(np.arange(len(made))) == made
+    assert records_of(build_table(made, path, "f")) == made
     table = open_table(path, "f")
     assert (table.kind, len(table)) == (kind.__name__, len(made))
-    assert table.records(np.arange(len(made))) == made
+    assert records_of(table) == made
 
 
 def test_a_column_is_read_flat_without_records(tmp_path):
-    table = build_table(DIALOGUES, tmp_path / "t", "f")
-    assert table.column("utterances.text", np.arange(0, 3)) == ["hé ☃ 👋", "", "to York"]
-    assert table.column("utterances.slots.start", np.arange(1, 3)) == [3]
-    assert table.column("domains", np.arange(0, 1)) == ["x", "y"]
-    assert table.column("id", np.arange(1, 3)) == ["b", "c"]
-    assert table.sizes("utterances", np.arange(3)) == [2, 0, 1]
+    data = dataset(build_table(DIALOGUES, tmp_path / "t", "f"))
+    assert data.column("utterances.text") == ["hé ☃ 👋", "", "to York"]
+    assert data[1:].column("utterances.slots.start") == [3]
+    assert data[:1].column("domains") == ["x", "y"]
+    assert data[1:].column("id") == ["b", "c"]
+    assert data.sizes("utterances") == [2, 0, 1]
     with pytest.raises(DataError, match=r"no field 'utterances\.words'.*speaker, text"):
-        table.column("utterances.words", np.arange(0, 1))
+        data.column("utterances.words")
+    with pytest.raises(DataError, match="cannot be filtered by 'domains'"):
+        data.filter(domains="x")
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text"])
@@ -73,7 +83,7 @@ def test_a_damaged_file_is_not_trusted_but_rebuilt(tmp_path, damage):
         assert open_table(path, "f") is None
     with pytest.warns(UserWarning, match="damaged"):
         build_table(DIALOGUES, path, "f")
-    assert open_table(path, "f").records(np.arange(3)) == DIALOGUES
+    assert records_of(open_table(path, "f")) == DIALOGUES
 
 
 def test_a_file_for_other_inputs_is_not_used(tmp_path):
@@ -99,7 +109,7 @@ def test_a_second_builder_uses_what_the_first_one_made(tmp_path):
         raise AssertionError("read again")
         yield
 
-    assert build_table(never(), tmp_path / "t", "f").records(np.arange(3)) == DIALOGUES
+    assert records_of(build_table(never(), tmp_path / "t", "f")) == DIALOGUES
 
 
 def test_one_file_holds_one_kind_of_record(tmp_path):

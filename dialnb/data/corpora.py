@@ -56,14 +56,8 @@ class Part:
         return self.dataset + variant + split
 
 
-def _collections() -> dict[str, tuple[Part, ...]]:
-    """Every collection of `registry/collections.yaml`."""
-    text = (files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8")
-    listed = yaml.safe_load(text)
-    return {name: tuple(Part(**part) for part in parts) for name, parts in listed.items()}
-
-
-COLLECTIONS = _collections()
+LISTED = yaml.safe_load((files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8"))
+COLLECTIONS = {name: tuple(Part(**part) for part in parts) for name, parts in LISTED.items()}
 TODBERT = COLLECTIONS["todbert"]
 CHINESE = COLLECTIONS["chinese"]
 

@@ -16,11 +16,9 @@ import typing
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock
 
 from dialnb.data.records import RECORDS, Record
@@ -51,7 +49,7 @@ def _as_list(record: Record) -> list:
 
 @dataclass(frozen=True)
 class Table:
-    """The records of one file as lists; a record is made when it is read."""
+    """The records of one file, each as the list of its fields."""
 
     kind: str
     cells: list[list]
@@ -63,32 +61,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.cells)
-
-    def records(self, rows: np.ndarray) -> list[Record]:
-        """The records of these rows."""
-        decode = decoder(self.record)
-        return [decode(self.cells[row]) for row in rows]
-
-    def sizes(self, name: str, rows: np.ndarray) -> list[int]:
-        """How many items a field of tuples holds in each of these rows."""
-        place = list(fields(self.record)).index(name)
-        return [len(self.cells[row][place]) for row in rows]
-
-    def column(self, path: str, rows: np.ndarray) -> list:
-        """The values of one (nested) field in these rows, tuples laid flat."""
-        hint: Any = self.record
-        values = [self.cells[row] for row in rows]
-        for name in path.split("."):
-            known = fields(hint) if dataclasses.is_dataclass(hint) else {}
-            if name not in known:
-                found = ", ".join(known) or "none"
-                raise DataError(f"{self.kind} records have no field {path!r}; here one of: {found}")
-            hint, place = known[name], list(known).index(name)
-            values = [value[place] for value in values]
-            if typing.get_origin(hint) is tuple:
-                hint = typing.get_args(hint)[0]
-                values = list(chain.from_iterable(values))
-        return list(map(decoder(hint), values))
 
 
 def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: dict[str, int] | None = None) -> Table:
