@@ -72,8 +72,9 @@ def get_bundled(name: str) -> BundledReader:
 
 def _read(name: str, files: Files, variant: str = "") -> Iterator[Record]:
     """A variant that is stored, or one that is derived from it by the rules of the dataset's own reader."""
-    if variant not in index()[name]["derived"]:
-        yield from read_bundled(name, variant)
+    entry = index()[name]
+    if variant not in entry["derived"]:
+        yield from read_bundled(name, variant or next(iter(entry["variants"])))
         return
     conversations = list(read_bundled(name, "conversations"))
     for split in SPLITS:
