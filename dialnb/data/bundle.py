@@ -17,8 +17,8 @@ from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.readers import Files, Reader
-from dialnb.data.readers.irc import SPLITS, derive
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Reader
+from dialnb.data.readers.irc import derive
 from dialnb.data.records import RECORDS, Record
 from dialnb.data.sources import known_name
 from dialnb.data.tables import decoder
@@ -77,7 +77,7 @@ def _read(name: str, files: Files, variant: str = "") -> Iterator[Record]:
         yield from read_bundled(name, variant or next(iter(entry["variants"])))
         return
     conversations = list(read_bundled(name, "conversations"))
-    for split in SPLITS:
+    for split in TRAIN_DEV_TEST:
         yield from derive([dialogue for dialogue in conversations if dialogue.split == split], split, variant)
 
 
