@@ -15,6 +15,7 @@ from dialnb.cli import main
 from dialnb.data import bundle, load
 from dialnb.data.records import Dialogue, IntentUtterance, RetrievalQuery, ScoredPair, Slot, Utterance
 from dialnb.data.store import Store
+from dialnb.data.tables import decoder
 from dialnb.errors import DataError, UnknownName
 from tools.bundling import RECIPES, Recipe, allowed, attribution, encode, make, split_by_rank, spread, to_lines
 
@@ -44,7 +45,7 @@ def no_sources(monkeypatch, tmp_path):
 def test_a_record_survives_being_written_and_read(record):
     line = to_lines([record])
     assert line.count(b"\n") == 1
-    assert bundle.decoder(type(record))(json.loads(line)) == record
+    assert decoder(type(record))(json.loads(line)) == record
 
 
 def test_default_values_at_the_end_are_not_written():

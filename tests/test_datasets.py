@@ -1,4 +1,4 @@
-"""`load`: read once, kept in columns, read again when anything it depends on has changed; and the reader register."""
+"""`load`: read once, kept in a file, read again when anything it depends on has changed; and the reader register."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_new_bytes_and_new_reader_versions_are_read_anew(tiny):
 
 def test_a_damaged_cache_is_read_anew_with_a_warning(tiny):
     tiny.load()
-    (path,) = (tiny.folder / "cache" / "records").glob("*.safetensors")
+    (path,) = (tiny.folder / "cache" / "records").glob("*.json")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="read anew"):
         assert tiny.load().texts() == ["play jazz", "wake me", "stop"]
@@ -144,7 +144,7 @@ def test_records_of_a_file_without_known_hash_are_named_after_its_bytes(tiny):
     tiny.publish(ROWS, known=False)
     first = tiny.load()
     assert tiny.load().fingerprint == first.fingerprint
-    assert len(list((tiny.folder / "cache" / "records").glob("*.safetensors"))) == 1
+    assert len(list((tiny.folder / "cache" / "records").glob("*.json"))) == 1
 
 
 def test_a_missing_file_is_the_stores_error(tiny):
@@ -157,7 +157,7 @@ def test_a_malformed_row_names_file_and_line_and_nothing_is_kept(tiny):
     tiny.publish(b"play jazz\tmusic\ttrain\nbroken\n")
     with pytest.raises(DataError, match=r"tiny\.tsv line 2"):
         tiny.load()
-    assert not list((tiny.folder / "cache" / "records").glob("*.safetensors"))
+    assert not list((tiny.folder / "cache" / "records").glob("*.json"))
 
 
 def test_a_dataset_without_records_is_an_error(tiny):

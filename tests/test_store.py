@@ -235,21 +235,14 @@ def make_zip(members: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def make_tar(members: dict[str, bytes | tarfile.TarInfo], level: int = 9) -> bytes:
+def make_tar(members: dict[str, bytes], level: int = 9) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=level) as archive:
         for name, data in members.items():
-            item = data if isinstance(data, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if isinstance(data, bytes):
-                item.size = len(data)
-            archive.addfile(item, io.BytesIO(data) if isinstance(data, bytes) else None)
+            item = tarfile.TarInfo(name)
+            item.size = len(data)
+            archive.addfile(item, io.BytesIO(data))
     return buffer.getvalue()
-
-
-def link(name: str, target: str) -> tarfile.TarInfo:
-    item = tarfile.TarInfo(name)
-    item.type, item.linkname = tarfile.SYMTYPE, target
-    return item
 
 
 @pytest.mark.parametrize("pack", [make_zip, make_tar])
@@ -257,25 +250,6 @@ def test_members_are_read_by_pattern_in_sorted_order(tmp_path, pack):
     (tmp_path / "a").write_bytes(pack({"top/b.json": b"2", "top/a.json": b"1", "top/readme": b"-"}))
     assert list(read_members(tmp_path / "a", "*.json").items()) == [("top/a.json", b"1"), ("top/b.json", b"2")]
     assert list(read_members(tmp_path / "a", "readme", strip_top=True)) == ["readme"]
-
-
-@pytest.mark.parametrize("pack", [make_zip, make_tar])
-@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:/evil", "..\\evil"])
-def test_a_member_that_leaves_its_folder_is_refused(tmp_path, pack, name):
-    (tmp_path / "a").write_bytes(pack({"good": b"1", name: b"2"}))
-    with pytest.raises(DataError, match="would leave its folder"):
-        read_members(tmp_path / "a", "good")
-
-
-def test_links_are_refused_in_both_kinds_of_archive(tmp_path):
-    (tmp_path / "a.tar.gz").write_bytes(make_tar({"data": link("data", "/etc/passwd")}))
-    as_link = zipfile.ZipInfo("data")
-    as_link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr(as_link, "/etc/passwd")
-    for name in ("a.tar.gz", "a.zip"):
-        with pytest.raises(DataError, match="is a link or a device"):
-            read_members(tmp_path / name)
 
 
 @pytest.mark.parametrize("pack", [make_zip, make_tar])

@@ -12,8 +12,8 @@ import tiny
 from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
-from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
+from dialnb.data.tables import build_table
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, spaces, tasks
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def dataset(folder: Path, records: list, name: str = "made") -> Dataset:
     """Records of a test as a dataset."""
-    table = build_table(records, folder / f"{name}.safetensors", name)
-    return Dataset(name, "", "none", name, {}, table, np.arange(len(records)))
+    table = build_table(records, folder / f"{name}.json", name)
+    return Dataset(name, "", "none", name, table, np.arange(len(records)))
 
 
 def dialogue(number: int, *texts: str, speaker: str = "user", split: str = "train") -> Dialogue:

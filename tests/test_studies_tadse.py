@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dialnb.claims.papers import compare_table
 from dialnb.data import Dataset
-from dialnb.data.columns import build_table
 from dialnb.data.records import IntentUtterance, Slot
+from dialnb.data.tables import build_table
 from dialnb.evaluation.vectors import normalise
 from dialnb.examples.readings import Filled, Templates, annotated
 from dialnb.runs.grid import Watch, job_of, train_model
@@ -50,8 +50,8 @@ def records(tmp_path: Path) -> Dataset:
         for split in ("train", "dev", "test")
         for word in tiny.WORDS[:8]
     ]
-    table = build_table(rows, tmp_path / "rows.safetensors", "made")
-    return Dataset("made", "", "none", "made", {}, table, np.arange(len(rows)))
+    table = build_table(rows, tmp_path / "rows.json", "made")
+    return Dataset("made", "", "none", "made", table, np.arange(len(rows)))
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

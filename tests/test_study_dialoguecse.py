@@ -17,11 +17,11 @@ from dialnb import plots
 from dialnb.claims import judge_claims
 from dialnb.claims.papers import FLOORS, compare_table, load_paper, project_root
 from dialnb.data import Dataset
-from dialnb.data.columns import build_table
 from dialnb.data.corpora import COLLECTIONS, sentences_of
 from dialnb.data.readers import Files
 from dialnb.data.readers.retrieval import sessions as sessions_of_groups
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Utterance
+from dialnb.data.tables import build_table
 from dialnb.evaluation import geometry
 from dialnb.examples.readings import Lacking, Sentences, Sessions
 from dialnb.losses import matching_matrix
@@ -38,8 +38,8 @@ QUERIES = [RetrievalQuery(i, f"text {i}", ((i + 1) % 6, (i + 2) % 6), ((i + 3) %
 
 
 def dataset(folder: Path, records: list, name: str = "made") -> Dataset:
-    table = build_table(records, folder / f"{name}.safetensors", name)
-    return Dataset(name, "", "none", name, {}, table, np.arange(len(records)))
+    table = build_table(records, folder / f"{name}.json", name)
+    return Dataset(name, "", "none", name, table, np.arange(len(records)))
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
-from dialnb.data.columns import build_table
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
+from dialnb.data.tables import build_table
 from dialnb.errors import Offline, UnknownName
 from dialnb.evaluation import diaeval
 from dialnb.evaluation.intervals import mean_interval
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def made(folder: Path, records: list, name: str = "made", variant: str = "") -> Dataset:
-    table = build_table(records, folder / f"{name}.safetensors", name)
-    return Dataset(name, variant, "none", name, {}, table, np.arange(len(records)))
+    table = build_table(records, folder / f"{name}.json", name)
+    return Dataset(name, variant, "none", name, table, np.arange(len(records)))
 
 
 def resolved(profile: str, **changes) -> dict:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from click import argument, group, option
+from tabulate import tabulate
 
+from dialnb.commands import JSON
 from dialnb.errors import DataError
 
 MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 NAMES = argument("names", nargs=-1, metavar="[NAME]...")
-JSON = option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
 
 
 @group()
@@ -35,8 +35,7 @@ def list_sources(bundled: bool, as_json: bool) -> None:
     if bundled:
         from dialnb.data.bundle import index
 
-        show(bundled_rows(index()), as_json)
-        return
+        return show(bundled_rows(index()), as_json)
     from dialnb.data.sources import load_registry
 
     rows = []
@@ -63,8 +62,7 @@ def info(name: str, as_json: bool) -> None:
     from dialnb.data.store import default_store
 
     if name.casefold().startswith(PREFIX):
-        bundled_info(name, as_json)
-        return
+        return bundled_info(name, as_json)
     store, source = default_store(), get_source(name)
     about = {
         "name": source.name,
@@ -90,8 +88,7 @@ def info(name: str, as_json: bool) -> None:
             row["from"] = (file.urls or ["by hand"])[0]
         files.append(row)
     if as_json:
-        print_json(about | {"papers": source.papers, "files": files})
-        return
+        return print_json(about | {"papers": source.papers, "files": files})
     describe(about)
     if files:
         print()
@@ -157,7 +154,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         checks = pool.map(lambda file: store.check(*file), wanted)
         states = list(tqdm(checks, "verify", len(wanted), leave=False, delay=2, unit="file"))
     rows = {source.name: {"name": source.name, "ok": 0, "missing": 0, "bad": 0} for source in sources}
-    total, problems = Counter(ok=0, missing=0, bad=0), []
+    total, problems = {"ok": 0, "missing": 0, "bad": 0}, []
     for (name, key), (state, problem) in zip(wanted, states, strict=True):
         rows[name][state] += 1
         total[state] += 1
@@ -215,8 +212,7 @@ def bundled_info(name: str, as_json: bool) -> None:
     stored = index()
     entries = {source: stored[source] for source in stored if source in get_bundled(name).sources}
     if as_json:
-        print_json(entries)
-        return
+        return print_json(entries)
     for source, entry in entries.items():
         terms = {"licence": entry["licence"], "cite": get_source(source).citation, "changes": entry["changes"]}
         describe({"name": f"bundled/{source}", **terms})
@@ -242,18 +238,8 @@ def describe(about: Mapping[str, str]) -> None:
 def show(rows: Sequence[Mapping[str, Any]], as_json: bool = False) -> None:
     """Print a table with aligned columns, numbers to the right; the last column may be as long as it likes."""
     if as_json:
-        print_json(rows)
-        return
-    columns = []
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        texts = [f"{v:,}" if isinstance(v, int | float) else str("" if v is None else v) for v in values]
-        width = max(map(len, [name, *texts]))
-        is_number = all(isinstance(value, int | float | None) for value in values)
-        adjust = str.rjust if is_number else str.ljust
-        columns.append([adjust(text, width) for text in (name, "-" * width, *texts)])
-    for line in zip(*columns, strict=True):
-        print("  ".join(line).rstrip())
+        return print_json(rows)
+    print(tabulate(rows, headers="keys", tablefmt="simple", intfmt=",", floatfmt=","))
 
 
 def print_json(content: Any) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from click import Choice, argument, command, option
 
-from dialnb.commands import count
+from dialnb.commands import JSON, count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,18 +26,10 @@ DATA = "bundled data with stand-ins, public copies, or official releases"
 @option("--data", default="bundled", type=Choice(("bundled", "sources", "official")), show_default=True, help=DATA)
 @option("--limit", type=count(10), metavar="N", help="at most N validation and N test items per dataset")
 @option("--train-limit", type=count(10), metavar="N", help="at most N training items per dataset")
-@option("--lists", type=count(2), metavar="N", help="rank the candidates of at most N dialogues")
-@option("--json", "as_json", is_flag=True, help="tidy rows for machines, one JSON object a line")
+@option("--lists", "groups", type=count(2), metavar="N", help="rank the candidates of at most N dialogues")
+@JSON
 @option("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV, after every dataset")
-def diaeval(
-    encoder: str,
-    data: str,
-    limit: int | None,
-    train_limit: int | None,
-    lists: int | None,
-    as_json: bool,
-    out: Path | None,
-) -> None:
+def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: Any) -> None:
     """Score an encoder on the DiaEval benchmark.
 
     Its tasks are actions, inference and retrieval with a frozen encoder. ENCODER is a bundled name, a
@@ -62,18 +54,14 @@ def diaeval(
         print(f"… {line}", file=sys.stderr, flush=True)
 
     loaded = load_encoder(encoder)
-    sizes = {"limit": limit, "train_limit": train_limit, "groups": lists}
-    rows = run_diaeval(loaded, data, progress=progress, keep=keep, **sizes)
-    rows = rows.assign(encoder=loaded.name)
+    rows = run_diaeval(loaded, data, progress=progress, keep=keep, **limits).assign(encoder=loaded.name)
     if as_json:
         print(rows.to_json(orient="records", lines=True), end="")
         return
     for table, title in TABLES.items():
         shown, notes = beside_the_paper(rows, table, f"{loaded.name.rpartition('/')[2]} (here)")
         print(f"{title} ({table} of the paper)\n\n{shown.to_string()}\n")
-        for note in notes:
-            print(f"  {note}")
-        print()
+        print("".join(f"  {note}\n" for note in notes))
     for what, reason in rows.attrs["not_run"].items():
         print(f"Not run: {what} ({reason})")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from click import argument, command, option
 
-from dialnb.commands import count
+from dialnb.commands import JSON, count, together
 from dialnb.errors import BadParameter, DataError, UnknownName
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dialnb.models.selector import Selector
     from dialnb.training.loop import TrainingResult
 
-JSON = option("--json", "as_json", is_flag=True, help="tidy rows for machines")
 COLUMN = option(
     "--column",
     "columns",
@@ -31,19 +30,14 @@ COLUMN = option(
 )
 
 
-def training(function: Callable) -> Callable:
-    """Add what both kinds of training take: what is read, where the encoder goes, and settings."""
-    read = "a collection, a file made by 'dialnb corpus', or your own .csv or .jsonl of dialogues or utterances"
-    part = "use only this collection's parts of the corpus file"
-    for add in (
-        option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="change a training setting"),
-        option("-o", "--out", required=True, type=Path, metavar="FOLDER"),
-        COLUMN,
-        option("--only", metavar="COLLECTION", help=part),
-        option("--corpus", required=True, help=read),
-    ):
-        function = add(function)
-    return function
+CORPUS = "a collection, a file made by 'dialnb corpus', or your own .csv or .jsonl of dialogues or utterances"
+training = together(
+    option("--corpus", required=True, help=CORPUS),
+    option("--only", metavar="COLLECTION", help="use only this collection's parts of the corpus file"),
+    COLUMN,
+    option("-o", "--out", required=True, type=Path, metavar="FOLDER"),
+    option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="change a training setting"),
+)
 
 
 @command()
@@ -66,17 +60,7 @@ def corpus(collection: str, out: Path) -> None:
 @option("--kind", default="bert", show_default=True, help="bert or electra")
 @option("--vocabulary", type=count(100), default="8192", show_default=True, help="word pieces")
 @option("--max-length", type=count(8), default="128", show_default=True, help="longest input")
-def pretrain(
-    corpus: str,
-    only: str | None,
-    columns: Sequence[str],
-    out: Path,
-    changes: Sequence[str],
-    shape: str,
-    kind: str,
-    vocabulary: int,
-    max_length: int,
-) -> None:
+def pretrain(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Sequence[str], **about: Any) -> None:
     """Make an encoder from scratch.
 
     By language modelling on dialogues.
@@ -86,8 +70,8 @@ def pretrain(
     from dialnb.training import pretrain as engine
 
     check_place(out)
-    settings = change(engine.pretraining_settings(shape), changes)
-    recipe = engine.PretrainingRecipe(shape, kind, vocabulary, max_length, settings=settings)
+    settings = change(engine.pretraining_settings(about["shape"]), changes)
+    recipe = engine.PretrainingRecipe(settings=settings, **about)
     work = checkpoints(out)
     dialogues = conversations(corpus, only, columns)
     encoder, result = engine.pretrain(dialogues, recipe, work, name=out.name)

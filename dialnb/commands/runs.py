@@ -7,35 +7,29 @@ import shutil
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from click import Choice, argument, command, option
+from click import Choice, Context, argument, command, option, pass_context
 
-from dialnb.commands import count
+from dialnb.commands import PROJECT, count, together
 
 if TYPE_CHECKING:
     from dialnb.runs.profiles import Profiles
 
 ALL = "all"
 RUNS = option("--out", type=Path, default="runs", show_default=True, help="folder of the run folders")
-PROJECT = option("--project", "root", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
 NOTEBOOKS = option("--notebooks", type=Path, help="folder of the notebooks (default: notebooks/ of the project)")
-DRY_RUN = option("--dry-run", is_flag=True, help="print parameters, data and encoders, and execute nothing")
-
-
-def choices(function: Callable) -> Callable:
-    """Add the options that decide the results of a run."""
-    given = "a bundled name, folder or hub id in place of the profile's own"
-    for add in (
-        option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="set a parameter; repeatable"),
-        option("--encoder", default="", help=given),
-        option("--seed", type=count(0), default="1", show_default=True, metavar="N"),
-        option("--profile", default="quick", show_default=True, help="smoke, quick, gpu or paper"),
-    ):
-        function = add(function)
-    return function
+choices = together(
+    option("--profile", default="quick", show_default=True, help="smoke, quick, gpu or paper"),
+    option("--seed", type=count(0), default="1", show_default=True, metavar="N"),
+    option("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own"),
+    option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="set a parameter; repeatable"),
+    option("--dry-run", is_flag=True, help="print parameters, data and encoders, and execute nothing"),
+    RUNS,
+)
+"""What decides the results of a run, and where they go."""
 
 
 @command()
@@ -93,9 +87,7 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
 @argument("papers", nargs=-1, required=True, metavar="PAPER...")
 @choices
 @option("--fresh", is_flag=True, help="make every stage again, whatever is in the cache")
-@DRY_RUN
 @option("--help-parameters", is_flag=True, help="print what can be set, and execute nothing")
-@RUNS
 @PROJECT
 @NOTEBOOKS
 def run(
@@ -118,10 +110,10 @@ def run(
     is 1 if a notebook failed or, where it was asked for by name, does not exist.
     """
     from dialnb.runs.planning import check_encoders, describe
-    from dialnb.runs.profiles import known_papers, load_profiles, project
+    from dialnb.runs.profiles import load_profiles, project
 
     root = project(root)
-    slugs = known_papers(root) if ALL in papers else list(dict.fromkeys(papers))
+    slugs = chosen_papers(papers, root)
     loaded = {slug: load_profiles(slug, root) for slug in slugs}
     if help_parameters:
         print("\n\n".join(map(parameters, loaded.values())))
@@ -143,6 +135,13 @@ def run(
     return int(any(run.status in bad for run in runs))
 
 
+def chosen_papers(names: Sequence[str], root: Path) -> list[str]:
+    """Each paper once, or all that there are."""
+    from dialnb.runs.profiles import known_papers
+
+    return known_papers(root) if ALL in names else list(dict.fromkeys(names))
+
+
 def parameters(profiles: Profiles) -> str:
     """Everything that can be set, with type, default per profile and meaning, as text."""
     from dialnb.runs.profiles import SEED, show
@@ -161,9 +160,8 @@ def parameters(profiles: Profiles) -> str:
 
 @command()
 @choices
-@DRY_RUN
-@RUNS
-def matrix(profile: str, seed: int, encoder: str, changes: Sequence[str], dry_run: bool, out: Path) -> int:
+@pass_context
+def matrix(context: Context, out: Path, **chosen: Any) -> int:
     """Compare the methods of all papers.
 
     On equal terms: trains every method from one encoder, on one corpus, with one budget of tokens, asks it the tasks
@@ -172,9 +170,10 @@ def matrix(profile: str, seed: int, encoder: str, changes: Sequence[str], dry_ru
     from dialnb.runs.profiles import load_profiles, run_name
     from dialnb.studies.matrix_guide import FILE
 
-    code = run.callback(("matrix",), profile, seed, encoder, changes, False, dry_run, False, out, None, None)
-    if code == 0 and not dry_run:
-        name = run_name("matrix", profile, seed, encoder, load_profiles("matrix").parse(changes))
+    code = context.invoke(run, papers=("matrix",), out=out, **chosen)
+    if code == 0 and not chosen["dry_run"]:
+        changes = load_profiles("matrix").parse(chosen["changes"])
+        name = run_name("matrix", chosen["profile"], chosen["seed"], chosen["encoder"], changes)
         print(f"\n{(out / name / FILE).read_text(encoding='utf-8')}")
     return code
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from click import argument, command, option
 
-from dialnb.commands.runs import ALL, PROJECT
+from dialnb.commands import PROJECT
+from dialnb.commands.runs import chosen_papers
 
 
 @command()
@@ -38,10 +39,10 @@ def pack(
     Writes one archive with all that a GPU machine needs to run papers (by name, or 'all').
     """
     from dialnb.runs import pack as packing
-    from dialnb.runs.profiles import known_papers, project
+    from dialnb.runs.profiles import project
 
     root = project(root)
-    slugs = known_papers(root) if ALL in papers else list(dict.fromkeys(papers))
+    slugs = chosen_papers(papers, root)
     installed = packing.read_have(have) if have else packing.usual_packages()
     target = packing.Target(platform or packing.host_platform(), python, installed)
     made = packing.pack(slugs, profile, output, root, target, without, encoder)

@@ -7,23 +7,21 @@ index. `tools.bundling` makes both from the sources.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
 import lzma
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.columns import fields
-from dialnb.data.readers import Files, Reader
-from dialnb.data.readers.irc import SPLITS, derive
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Reader
+from dialnb.data.readers.irc import derive
 from dialnb.data.records import RECORDS, Record
 from dialnb.data.sources import known_name
+from dialnb.data.tables import decoder
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -74,11 +72,12 @@ def get_bundled(name: str) -> BundledReader:
 
 def _read(name: str, files: Files, variant: str = "") -> Iterator[Record]:
     """A variant that is stored, or one that is derived from it by the rules of the dataset's own reader."""
-    if variant not in index()[name]["derived"]:
-        yield from read_bundled(name, variant)
+    entry = index()[name]
+    if variant not in entry["derived"]:
+        yield from read_bundled(name, variant or next(iter(entry["variants"])))
         return
     conversations = list(read_bundled(name, "conversations"))
-    for split in SPLITS:
+    for split in TRAIN_DEV_TEST:
         yield from derive([dialogue for dialogue in conversations if dialogue.split == split], split, variant)
 
 
@@ -107,15 +106,3 @@ def read_bundled(name: str, variant: str = "") -> Iterator[Record]:
             for line in islice(data.split(b"\n"), before, before + part["rows"]):
                 yield decode(json.loads(line))
         before += part["rows"]
-
-
-@functools.cache
-def decoder(hint: Any) -> Callable[[Any], Any]:
-    """The function that makes a value of this type of plain lists."""
-    if typing.get_origin(hint) is tuple:
-        item = decoder(typing.get_args(hint)[0])
-        return lambda cells: tuple([item(cell) for cell in cells])
-    if dataclasses.is_dataclass(hint):
-        parts = [decoder(inner) for inner in fields(hint).values()]
-        return lambda cells: hint(*[part(cell) for part, cell in zip(parts, cells)])
-    return lambda cell: cell

@@ -56,14 +56,8 @@ class Part:
         return self.dataset + variant + split
 
 
-def _collections() -> dict[str, tuple[Part, ...]]:
-    """Every collection of `registry/collections.yaml`."""
-    text = (files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8")
-    listed = yaml.safe_load(text)
-    return {name: tuple(Part(**part) for part in parts) for name, parts in listed.items()}
-
-
-COLLECTIONS = _collections()
+LISTED = yaml.safe_load((files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8"))
+COLLECTIONS = {name: tuple(Part(**part) for part in parts) for name, parts in LISTED.items()}
 TODBERT = COLLECTIONS["todbert"]
 CHINESE = COLLECTIONS["chinese"]
 
@@ -130,11 +124,11 @@ def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
     return [dialogue.utterances for dialogue in dialogues if dialogue.paired]
 
 
-def capped(dialogues: Sequence[Conversation], utterances: int, seed: int = 0) -> list[Conversation]:
+def capped(dialogues: Sequence[Conversation], utterances: int) -> list[Conversation]:
     """At most about ``utterances`` of every corpus, whole dialogues drawn at random: diversity instead of size."""
     left: dict[str, int] = {}
     kept = []
-    for place in np.random.default_rng(seed).permutation(len(dialogues)):
+    for place in np.random.default_rng(0).permutation(len(dialogues)):
         dialogue = dialogues[place]
         if left.setdefault(dialogue.corpus, utterances) > 0:
             left[dialogue.corpus] -= len(dialogue.utterances)

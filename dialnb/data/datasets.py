@@ -1,35 +1,33 @@
-"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a columnar file, and serves them lazily."""
+"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import numpy as np
 
-from dialnb.data.columns import FORMAT, Table, build_table, open_table
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
+from dialnb.data.tables import FORMAT, Table, build_table, decoder, fields, open_table
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
-CHUNK = 512
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Sequence):
-    """Records of one dataset in published order, made from columns only when they are asked for.
+    """Records of one dataset in published order, made only when they are asked for.
 
-    ``skipped`` counts what the reader left out, by reason; ``fingerprint`` is the sha256 of everything the records
-    depend on: the hashes of the source files, the reader and its version, the rows chosen. Slices and filters share
-    the columns.
+    ``fingerprint`` is the sha256 of everything the records depend on: the hashes of the source files, the reader and
+    its version, the rows chosen. Slices and filters share the table.
 
     >>> sgd = load("SGD")                                     # doctest: +SKIP
     >>> sgd.filter(split="test")[0].utterances[0].text        # doctest: +SKIP
@@ -40,10 +38,14 @@ class Dataset(Sequence):
     variant: str
     licence: str
     fingerprint: str
-    skipped: dict[str, int]
     table: Table
     rows: np.ndarray
     open_again: Callable[[], Dataset] | None = None
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How much the reader left out, by reason."""
+        return self.table.skipped
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,14 +53,16 @@ class Dataset(Sequence):
     def __getitem__(self, index: int | slice) -> Record | Dataset:
         if isinstance(index, slice):
             return self._select(self.rows[index])
-        return self.table.records(self.rows[[index]])[0]
+        return decoder(self.table.record)(self.table.cells[self.rows[index]])
 
     def __iter__(self) -> Iterator[Record]:
-        for start in range(0, len(self), CHUNK):
-            yield from self.table.records(self.rows[start : start + CHUNK])
+        return map(decoder(self.table.record), self._cells())
+
+    def _cells(self) -> list[list]:
+        return [self.table.cells[row] for row in self.rows.tolist()]
 
     def __reduce__(self) -> tuple:
-        """To another process goes what opens the same columns there, and the rows."""
+        """To another process goes what opens the same table there, and the rows."""
         open_again = self.open_again or partial(load, self.name, self.variant or None)
         return _restore, (open_again, self.rows, self.fingerprint)
 
@@ -71,8 +75,10 @@ class Dataset(Sequence):
         """The records whose fields equal the wanted value, or one of several: ``filter(split=("train", "dev"))``."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
+            if fields(self.table.record).get(name) not in (str, int, float):
+                raise DataError(f"{self.table.kind} records cannot be filtered by {name!r}: it is not a single value")
             values = (value,) if isinstance(value, str | int | float) else tuple(value)
-            keep &= self.table.equals(name, values)[self.rows]
+            keep &= np.array([cell in values for cell in self.column(name)], dtype=bool)
         return self._select(self.rows[keep])
 
     def take(self, places: Sequence[int]) -> Dataset:
@@ -81,11 +87,23 @@ class Dataset(Sequence):
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
-        return self.table.column(path, self.rows)
+        hint: Any = self.table.record
+        values = self._cells()
+        for name in path.split("."):
+            known = fields(hint) if is_dataclass(hint) else {}
+            if name not in known:
+                found = ", ".join(known) or "none"
+                raise DataError(f"{self.table.kind} records have no field {path!r}; here one of: {found}")
+            hint, place = known[name], list(known).index(name)
+            values = [value[place] for value in values]
+            if get_origin(hint) is tuple:
+                hint, values = get_args(hint)[0], list(chain.from_iterable(values))
+        return list(map(decoder(hint), values))
 
     def sizes(self, name: str) -> list[int]:
         """How many items a field of tuples holds in each record: ``sizes("utterances")``."""
-        return self.table.sizes(name, self.rows)
+        place = list(fields(self.table.record)).index(name)
+        return [len(cells[place]) for cells in self._cells()]
 
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
@@ -100,7 +118,7 @@ class Dataset(Sequence):
 
 
 def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
-    """The records of a dataset, from the columnar cache or freshly read from its (verified) source files.
+    """The records of a dataset, from the cache or freshly read from its (verified) source files.
 
     ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split. A name
     such as "bundled/SGD" is data that came with the package and needs no source files.
@@ -111,8 +129,7 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     reader = find_reader(name)
     variant = reader.variant(variant)
     table, fingerprint = _table(reader, variant, store)
-    skipped = json.loads(table.metadata["skipped"])
-    dataset = Dataset(reader.dataset, variant, reader.terms(), fingerprint, skipped, table, np.arange(len(table)))
+    dataset = Dataset(reader.dataset, variant, reader.terms(), fingerprint, table, np.arange(len(table)))
     if split is None:
         return dataset
     chosen = dataset.filter(split=split)
@@ -138,7 +155,7 @@ def records_path(reader: Reader, variant: str | None, store: Store, fingerprint:
     """Where the parsed records lie in the cache, or would; nothing is read."""
     variant = reader.variant(variant)
     fingerprint = fingerprint or _fingerprint(reader, variant, store)
-    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.safetensors"
+    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.json"
 
 
 def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
@@ -153,7 +170,7 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
     if table is None:
         files = Files(store, reader.sources[0])
         records = reader(files, variant or None)
-        table = build_table(records, path, fingerprint, lambda: {"skipped": json.dumps(files.skipped)})
+        table = build_table(records, path, fingerprint, files.skipped)
         if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
             return _table(reader, variant, store)
@@ -161,6 +178,6 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
 
 
 def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
-    """sha256 of the input hashes, the reader, its version and the format of the columns."""
+    """sha256 of the input hashes, the reader, its version and the format of the file."""
     parts = [reader.dataset, variant, reader.version, FORMAT, reader.inputs(store)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -21,55 +21,53 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dialnb.data.columns import FORMAT, build_table
 from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
+from dialnb.data.tables import FORMAT, build_table
 from dialnb.errors import DataError, UnknownName
 
 VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 SHOWN = 5  # bad rows that an error names
-OTHER_NAMES = {
-    "text": "utterance sentence query message turn",
-    "intent": "label category class",
-    "dialogue": "conversation dialog session",
-    "speaker": "role author actor",
-    "utterances": "turns messages dialogue conversation",
-    "candidates": "responses options",
-    "score": "similarity rating",
-    "split": "partition fold",
-}
-"""What others call our columns: only for the hint in a message."""
 
 
-def from_csv(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
-    """The records of a comma-, semicolon- or tab-separated file with a header; see the module for its columns.
+def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
+    """The records of a comma-, semicolon- or tab-separated file with a header, or of one JSON object a line (.jsonl).
 
-    ``columns`` says what the file calls them: ``{"text": "Utterance"}``. ``held_out`` is the share of the records, of
-    every intent alike, that becomes the split "test" in a file that has no splits.
+    See the module for its columns; ``columns`` says what the file calls them: ``{"text": "Utterance"}``. In JSON, slots
+    are an object, ``{"city": "Boston"}``, and utterances are texts, or objects with ``text``, ``speaker``, ``acts``,
+    ``slots`` and ``intent``. ``held_out`` is the share of the records, of every intent alike, that becomes the split
+    "test" in a file that has no splits.
 
     >>> mine = from_csv("shop.csv", columns={"intent": "label"}, held_out=0.2)           # doctest: +SKIP
     >>> evaluate_knn(encoder, mine.filter(split="train"), mine.filter(split="test"), dataset="shop")  # doctest: +SKIP
     """
-    return _dataset(Path(path), "csv", columns or {}, held_out)
+    from dialnb.data.store import default_store
+
+    path, columns = Path(path).absolute(), dict(columns or {})
+    data = _bytes(path)
+    if not 0 <= held_out < 1:
+        raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
+    form = "jsonl" if path.suffix.lower() == ".jsonl" else "csv"
+    parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, hashlib.sha256(data).hexdigest()]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    records = _records(path.name, form, data, columns)
+    if held_out:
+        records = _hold_out(path.name, records, held_out)
+    table = build_table(records, default_store().cache / "records" / f"own-{key[:16]}.json", key)
+    again = partial(from_file, path, columns=columns, held_out=held_out)
+    return Dataset(path.name, "", "one's own", key, table, np.arange(len(table)), again)
 
 
-def from_jsonl(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
-    """The records of a file with one JSON object a line; everything else as for :func:`from_csv`.
-
-    Slots are an object, ``{"city": "Boston"}``; utterances are texts, or objects with ``text``, ``speaker``, ``acts``,
-    ``slots`` and ``intent``.
-    """
-    return _dataset(Path(path), "jsonl", columns or {}, held_out)
+from_csv = from_jsonl = from_file
 
 
 def is_own(path: str | Path) -> bool:
@@ -77,17 +75,10 @@ def is_own(path: str | Path) -> bool:
     return Path(path).suffix.lower() in SUFFIXES
 
 
-def from_file(path: str | Path, **options: Any) -> Dataset:
-    """:func:`from_csv` or :func:`from_jsonl`, by the name of the file."""
+def _bytes(path: Path) -> bytes:
+    """What is in the file; DataError if there is no such file, or nothing in it."""
     if not is_own(path):
         raise DataError(f"{path}: own data are read from files whose name ends in {', '.join(SUFFIXES)}")
-    return (from_jsonl if Path(path).suffix.lower() == ".jsonl" else from_csv)(path, **options)
-
-
-def _dataset(path: Path, form: str, columns: Mapping[str, str], held_out: float) -> Dataset:
-    """The dataset of a file, named after its content and the options."""
-    from dialnb.data.store import default_store
-
     if not path.is_file():
         there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, there, 1)
@@ -95,17 +86,7 @@ def _dataset(path: Path, form: str, columns: Mapping[str, str], held_out: float)
     data = path.read_bytes()
     if not data.strip():
         raise DataError(f"{path.name} is empty: it should have a row of column names, or one JSON object a line")
-    if not 0 <= held_out < 1:
-        raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
-    parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, hashlib.sha256(data).hexdigest()]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    kept = default_store().cache / "records" / f"own-{key[:16]}.safetensors"
-    records = _records(path.name, form, data, columns)
-    if held_out:
-        records = _hold_out(path.name, records, held_out)
-    table = build_table(records, kept, key)
-    again = partial(_dataset, path.absolute(), form, dict(columns), held_out)
-    return Dataset(path.name, "", "one's own", key, {}, table, np.arange(len(table)), again)
+    return data
 
 
 def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> list[Record]:
@@ -115,15 +96,14 @@ def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> l
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise DataError(f"{name} line {line} is not UTF-8 text: save the file as UTF-8 ({error.reason})") from error
-    rows = (_csv_rows if form == "csv" else _json_rows)(text, name)
-    _, header = next(rows)
+    header, rows = (_json_rows if form == "jsonl" else _csv_rows)(text, name)
     called = _called(name, header, columns)
     kind = _kind(name, header, called)
     records, bad = [], []
     for line, row in rows:
         try:
-            if isinstance(row, list):
-                raise ValueError(f"{len(row)} cells instead of {len(header)}; is a text with a separator not quoted?")
+            if form == "csv" and (None in row or None in row.values()):
+                raise ValueError(f"not {len(header)} cells; is a text with a separator not quoted?")
             records.append(kind.make({ours: row[theirs] for ours, theirs in called.items() if theirs in row}))
         except ValueError as error:
             bad.append(f"line {line}: {error}")
@@ -135,46 +115,36 @@ def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> l
     return joined(records) if kind.record is Turn else records
 
 
-def _csv_rows(text: str, name: str) -> Iterator[tuple[int, list[str] | Row]]:
-    """The header, then (line, row) of every row; a list is a row with the wrong number of cells."""
+def _csv_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
+    """The names of the columns, and (line, row) of every row."""
     separator = max(",;\t", key=text.partition("\n")[0].count)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = []
     try:
-        header = [cell.strip() for cell in next(rows)]
-        yield 1, header
-        for row in rows:
-            if any(cell.strip() for cell in row):
-                yield rows.line_num, dict(zip(header, row)) if len(row) == len(header) else row
+        lines.fieldnames = header = [cell.strip() for cell in lines.fieldnames]
+        for row in lines:
+            if any(str(cell or "").strip() for cell in row.values()):
+                rows.append((lines.line_num, row))
     except csv.Error as error:
-        raise DataError(f"{name} line {rows.line_num}: {error}") from error
+        raise DataError(f"{name} line {lines.line_num}: {error}") from error
+    return header, rows
 
 
-def _json_rows(text: str, name: str) -> Iterator[tuple[int, list[str] | Row]]:
-    """All keys as a header, then (line, object) of every line."""
-    rows = [(number, _json_row(line, f"{name} line {number}")) for number, line in enumerate(text.split("\n"), 1)]
-    rows = [(number, row) for number, row in rows if row is not None]
-    yield 1, list(dict.fromkeys(key for _, row in rows for key in row))
-    yield from rows
-
-
-def _json_row(line: str, place: str) -> Row | None:
-    """The object on a line, None on a blank one."""
-    if not line.strip():
-        return None
-    try:
-        row = json.loads(line)
-        if "\\u" in line:
-            json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = f"{ord(error.object[error.start]):04x}"
-        raise DataError(f"{place} has half a character, \\u{half}: remove it") from error
-    except ValueError as error:
-        raise DataError(f"{place} is no JSON: {error}") from error
-    except RecursionError as error:
-        raise DataError(f"{place} has too many brackets within brackets to be read") from error
-    if not isinstance(row, dict):
-        raise DataError(f'{place} should be an object such as {{"text": "..."}}: {line[:60]}')
-    return row
+def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
+    """All keys, and (line, object) of every line that is not blank."""
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+                json.dumps(row, ensure_ascii=False).encode()  # half a character can be read, but not be written
+                if not isinstance(row, dict):
+                    raise ValueError(line[:60])
+            except (ValueError, RecursionError) as error:
+                should = 'should be a JSON object such as {"text": "..."}'
+                raise DataError(f"{name} line {number} {should}: {error}") from error
+            rows.append((number, row))
+    return list(dict.fromkeys(key for _, row in rows for key in row)), rows
 
 
 def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
@@ -201,47 +171,20 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
 
 
 def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
-    """What the file holds; columns that look like one of ours and are not read are pointed out."""
-    kind = next((kind for kind in KINDS if set(kind.required) <= set(called)), None)
-    if kind is None:
-        raise _no_kind(name, header, called)
-    fields = (*kind.required, *kind.optional)
-    unread = [theirs for ours, theirs in called.items() if ours not in fields]
-    for field in (*kind.optional, "dialogue", "text"):
-        if field not in called and (like := _like(field, unread)):
-            hint = f"if it is the {field}, say so (--column '{field}={like}')"
-            warnings.warn(f"{name}: column '{like}' is not read; {hint}", stacklevel=5)
-    return kind
-
-
-def _no_kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> DataError:
-    """Which columns are missing to the kind of file that is nearest, and how to name them."""
-
-    def closeness(kind: Kind) -> int:
-        """How many columns are there, or likely there, less those that must be and are not."""
-        fields = {*kind.required, *kind.optional}
-        there = {field for field in fields if field in called or _like(field, header)}
-        return len(there) - len(set(kind.required) - there)
-
-    nearest = max(KINDS, key=closeness)
-    names = {field: _like(field, header) or "NAME" for field in nearest.required if field not in called}
-    options = " ".join(f"--column '{ours}={theirs}'" for ours, theirs in names.items())
-    missing = " and no column ".join(f"'{field}'" for field in names)
+    """What the file holds; columns that are not read, though some of ours are missing, are pointed out."""
+    for kind in KINDS:
+        if set(kind.required) <= set(called):
+            unread = [theirs for ours, theirs in called.items() if ours not in (*kind.required, *kind.optional)]
+            missing = [field for field in (*kind.optional, "dialogue") if field not in called]
+            if unread and missing:
+                hint = f"if one is the {' or the '.join(missing)}, say so (--column OURS=THEIRS)"
+                warnings.warn(f"{name}: not read are {', '.join(unread)}; {hint}", stacklevel=5)
+            return kind
     listed = "; ".join(f"{kind.what}: {', '.join(kind.required)}" for kind in KINDS)
-    return DataError(
-        f"{name} has no column {missing}; found: {', '.join(header)}. "
-        f"If other names are used here, say which ({options}). What is read: {listed}"
+    raise DataError(
+        f"{name} has not the columns that say what it holds; found: {', '.join(header)}. What is read: {listed}. "
+        f"If other names are used here, say which (--column 'text={header[0]}')"
     )
-
-
-def _like(field: str, header: Sequence[str]) -> str:
-    """The column that may be meant by a field, or none."""
-    names = {column.casefold().removesuffix("_id").removesuffix(" id"): column for column in header}
-    near = difflib.get_close_matches(field, names, 1, 0.75)
-    for alias in near or OTHER_NAMES.get(field, "").split():
-        if alias in names:
-            return names[alias]
-    return ""
 
 
 def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:

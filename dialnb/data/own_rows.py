@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dialnb.data.columns import fields
 from dialnb.data.readers import SPLITS, unique
 from dialnb.data.records import (
     Dialogue,
@@ -24,6 +23,7 @@ from dialnb.data.records import (
     Slot,
     Utterance,
 )
+from dialnb.data.tables import fields
 
 SPEAKERS = dict.fromkeys(("user", "usr", "customer", "client", "human"), "user")
 SPEAKERS |= dict.fromkeys(("system", "sys", "agent", "assistant", "bot", "operator"), "system")

@@ -21,21 +21,21 @@ def conversations_of(records: Dataset) -> list[Conversation]:
     return [Conversation(records.name, said) for record in records if (said := utterances_of(record))]
 
 
-def augmentation_of(records: Dataset, k: int = 3) -> Augmentation:
+def augmentation_of(records: Dataset) -> Augmentation:
     """For TaDSE: every utterance with its slots, or with recognised entities where the file has none, and its template
-    filled with the ``k`` most frequent values of every slot."""
+    filled with the three most frequent values of every slot."""
     _expect(records)
     said = [part for record in records for part in getattr(record, "utterances", (record,))]
     rows = [IntentUtterance(one.text, one.intent, tuple(slot for slot in one.slots if slot.start >= 0)) for one in said]
-    return Augmentation(rows if any(row.slots for row in rows) else with_entities(rows), k)
+    return Augmentation(rows if any(row.slots for row in rows) else with_entities(rows), 3)
 
 
-def selection_of(dialogues: Iterable[Dialogue], candidates: int = 2, seed: int = 0) -> list[SelectionGroup]:
+def selection_of(dialogues: Iterable[Dialogue], candidates: int = 2) -> list[SelectionGroup]:
     """For UMS, and for testing: every turn from the third on, its context, itself and turns of other dialogues."""
     found: dict[str, list[Dialogue]] = {}
     for dialogue in dialogues:
         found.setdefault(dialogue.split, []).append(dialogue)
-    parts = [build_selection(own, candidates, np.random.default_rng(seed)) for own in found.values()]
+    parts = [build_selection(own, candidates, np.random.default_rng(0)) for own in found.values()]
     return [group for part in parts for group in part]
 
 

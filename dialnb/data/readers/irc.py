@@ -14,12 +14,12 @@ from posixpath import basename
 
 import numpy as np
 
-from dialnb.data.readers import Files, Records, reader
+from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import Dialogue, SelectionGroup, Utterance
 from dialnb.errors import DataError
 
 SEED = 20
-SPLITS = ("train", "dev", "test")
+LEAST, MOST = 2, 20  # turns of a context
 MESSAGE = re.compile(r"\[\d\d:\d\d\] <([^>]+)> ?(.*)")
 ACTION = re.compile(r"\[\d\d:\d\d\] +\* ?(\S+) ?(.*)")
 NOTICE = re.compile(r"\[\d\d:\d\d\] .*")
@@ -36,7 +36,7 @@ def read_ubuntu_irc(files: Files, variant: str) -> Records:
     merged; "lines": every log as one long dialogue, annotated or not, for language modelling; "selection-10": 1:1
     training rows, 1:9 dev and test groups; "selection-100": dev and test groups of 100 candidates.
     """
-    for split in SPLITS:
+    for split in TRAIN_DEV_TEST:
         if (variant, split) == ("selection-100", "train"):
             continue
         logs: dict[str, Log] = {}
@@ -59,7 +59,7 @@ def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Recor
         yield from map(merge_turns, conversations)
     elif (variant, split) != ("selection-100", "train"):
         wanted = int(variant.removeprefix("selection-"))
-        generator = np.random.default_rng((SEED, SPLITS.index(split), wanted))
+        generator = np.random.default_rng((SEED, TRAIN_DEV_TEST.index(split), wanted))
         yield from build_selection(conversations, 2 if split == "train" else wanted, generator)
 
 
@@ -113,30 +113,24 @@ def strip_addressees(dialogue: Dialogue) -> Dialogue:
     return replace(dialogue, utterances=tuple(item for item in stripped if item.text))
 
 
-def build_selection(
-    conversations: Iterable[Dialogue],
-    n_candidates: int,
-    generator: np.random.Generator,
-    min_context: int = 2,
-    max_context: int = 20,
-) -> Records:
-    """Response selection from conversations of one split: every turn after the first ``min_context`` is a response.
+def build_selection(conversations: Iterable[Dialogue], n_candidates: int, generator: np.random.Generator) -> Records:
+    """Response selection from conversations of one split: every turn after the first two is a response.
 
     Messages are merged into turns and lose the nickname they address. The true response is listed first, followed by
     ``n_candidates - 1`` different responses of other conversations in the same split, none of which reads like the
-    true one; the context keeps the last ``max_context`` turns. Equal generators give equal groups.
+    true one; the context keeps the last twenty turns. Equal generators give equal groups.
     """
     dialogues = [merge_turns(strip_addressees(dialogue)) for dialogue in conversations]
     if len(splits := {dialogue.split for dialogue in dialogues}) > 1:
         raise DataError(f"selection groups must not mix splits, but these are from {', '.join(sorted(splits))}")
     pool: list[tuple[int, str]] = []
     for number, dialogue in enumerate(dialogues):
-        pool += [(number, item.text) for item in dialogue.utterances[min_context:]]
+        pool += [(number, item.text) for item in dialogue.utterances[LEAST:]]
     for number, dialogue in enumerate(dialogues):
         texts = [item.text for item in dialogue.utterances]
-        for place in range(min_context, len(texts)):
+        for place in range(LEAST, len(texts)):
             negatives = draw_negatives(pool, number, texts[place], n_candidates - 1, generator)
-            context = tuple(texts[max(0, place - max_context) : place])
+            context = tuple(texts[max(0, place - MOST) : place])
             labels = (1, *[0] * len(negatives))
             name = f"{dialogue.id}#{place}"
             yield SelectionGroup(name, context, (texts[place], *negatives), labels, dialogue.split)

@@ -115,7 +115,7 @@ def read_ecommerce(files: Files, variant: str) -> Records:
     yield from sessions(files, groups) if variant.endswith("sessions") else groups
 
 
-def sessions(files: Files, groups: Iterable[SelectionGroup], at_least: int = 4) -> Records:
+def sessions(files: Files, groups: Iterable[SelectionGroup]) -> Records:
     """DialogueCSE's preprocessing of ECD: a context with its true response is a session of at least four turns.
 
     The rows name no speakers; turns alternate, and the response is taken to be the shop's ("system"). Spaces that the
@@ -126,8 +126,8 @@ def sessions(files: Files, groups: Iterable[SelectionGroup], at_least: int = 4) 
             if not label:
                 continue
             turns = [NEXT_TO_CHINESE.sub("", text) for text in (*group.context, response)]
-            if len(turns) < at_least:
-                files.skipped[f"session of fewer than {at_least} turns"] += 1
+            if len(turns) < 4:
+                files.skipped["session of fewer than 4 turns"] += 1
                 continue
             speakers = ("system", "user") if len(turns) % 2 else ("user", "system")
             yield Dialogue(group.id, in_turn(turns, speakers), split=group.split)

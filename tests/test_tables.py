@@ -1,4 +1,4 @@
-"""The columnar file: what goes in comes out, for every kind of record, and damage is never taken for data."""
+"""The file of records: what goes in comes out, for every kind of record, and damage is never taken for data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialnb.data import records
-from dialnb.data.columns import Columns, build_table, open_table
-from dialnb.data.records import Dialogue, IntentUtterance, ScoredPair, Slot, Utterance
+from dialnb.data import Dataset, records
+from dialnb.data.records import Dialogue, ScoredPair, Slot, Utterance
+from dialnb.data.tables import Table, build_table, open_table
 from dialnb.errors import DataError
 
 KINDS = typing.get_args(records.Record)
@@ -38,55 +38,38 @@ def values(hint: type) -> st.SearchStrategy:
     return st.builds(hint, **{field.name: values(hints[field.name]) for field in dataclasses.fields(hint)})
 
 
+def dataset(table: Table) -> Dataset:
+    return Dataset("made", "", "none", "f", table, np.arange(len(table)))
+
+
+def records_of(table: Table) -> list:
+    return list(dataset(table))
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_record_type_survives_the_file(kind, data, tmp_path):
     made = data.draw(st.lists(values(kind), min_size=1, max_size=5))
-    path = tmp_path / "records.safetensors"
+    path = tmp_path / "records.json"
     path.unlink(missing_ok=True)
-    assert build_table(made, path, "f").records(np.arange(len(made))) == made
+    assert records_of(build_table(made, path, "f")) == made
     table = open_table(path, "f")
     assert (table.kind, len(table)) == (kind.__name__, len(made))
-    assert table.records(np.arange(len(made))) == made
-    assert [table.records(np.array([i]))[0] for i in range(len(made))] == made
-
-
-def test_records_made_from_columns_are_immutable_and_hashable(tmp_path):
-    record = build_table(DIALOGUES, tmp_path / "t", "f").records(np.arange(1))[0]
-    assert hash(record) == hash(DIALOGUES[0])
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        record.split = "dev"
+    assert records_of(table) == made
 
 
 def test_a_column_is_read_flat_without_records(tmp_path):
-    table = build_table(DIALOGUES, tmp_path / "t", "f")
-    assert table.column("utterances.text", np.arange(0, 3)) == ["hé ☃ 👋", "", "to York"]
-    assert table.column("utterances.slots.start", np.arange(1, 3)) == [3]
-    assert table.column("domains", np.arange(0, 1)) == ["x", "y"]
-    assert table.column("id", np.arange(1, 3)) == ["b", "c"]
-
-
-def test_rows_are_found_by_value(tmp_path):
-    table = build_table(DIALOGUES, tmp_path / "t", "f")
-    assert table.equals("split", ("test",)).tolist() == [False, True, True]
-    assert table.equals("split", ("elsewhere",)).tolist() == [False, False, False]
-    pairs = build_table([ScoredPair("a", "b", 2.5), ScoredPair("a", "c", 0.0)], tmp_path / "p", "f")
-    assert pairs.equals("score", (2.5,)).tolist() == [True, False]
-
-
-def test_unknown_and_unsuitable_fields_are_named(tmp_path):
-    table = build_table(DIALOGUES, tmp_path / "t", "f")
+    data = dataset(build_table(DIALOGUES, tmp_path / "t", "f"))
+    assert data.column("utterances.text") == ["hé ☃ 👋", "", "to York"]
+    assert data[1:].column("utterances.slots.start") == [3]
+    assert data[:1].column("domains") == ["x", "y"]
+    assert data[1:].column("id") == ["b", "c"]
+    assert data.sizes("utterances") == [2, 0, 1]
     with pytest.raises(DataError, match=r"no field 'utterances\.words'.*speaker, text"):
-        table.column("utterances.words", np.arange(0, 1))
+        data.column("utterances.words")
     with pytest.raises(DataError, match="cannot be filtered by 'domains'"):
-        table.equals("domains", ("x",))
-
-
-def test_equal_strings_are_kept_once(tmp_path):
-    many = [IntentUtterance("again and again " * 50, "intent")] * 2000
-    build_table(many, tmp_path / "t", "f")
-    assert (tmp_path / "t").stat().st_size < 20_000
+        data.filter(domains="x")
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text"])
@@ -100,7 +83,7 @@ def test_a_damaged_file_is_not_trusted_but_rebuilt(tmp_path, damage):
         assert open_table(path, "f") is None
     with pytest.warns(UserWarning, match="damaged"):
         build_table(DIALOGUES, path, "f")
-    assert open_table(path, "f").records(np.arange(3)) == DIALOGUES
+    assert records_of(open_table(path, "f")) == DIALOGUES
 
 
 def test_a_file_for_other_inputs_is_not_used(tmp_path):
@@ -126,24 +109,11 @@ def test_a_second_builder_uses_what_the_first_one_made(tmp_path):
         raise AssertionError("read again")
         yield
 
-    assert build_table(never(), tmp_path / "t", "f").records(np.arange(3)) == DIALOGUES
+    assert records_of(build_table(never(), tmp_path / "t", "f")) == DIALOGUES
 
 
 def test_one_file_holds_one_kind_of_record(tmp_path):
-    with pytest.raises(TypeError, match="not Dialogue and ScoredPair"):
+    with pytest.raises(DataError, match="Dialogue and ScoredPair"):
         build_table([DIALOGUES[0], ScoredPair("a", "b", 1.0)], tmp_path / "t", "f")
     with pytest.raises(DataError, match="no records"):
         build_table([], tmp_path / "t", "f")
-
-
-def test_a_field_type_without_a_column_is_refused():
-    with pytest.raises(TypeError, match="no column for"):
-        Columns().add(dict[str, int], [])
-
-
-def test_integers_take_the_narrowest_type():
-    columns = Columns()
-    columns.add(int, [-1, 200], "n")
-    arrays = columns.arrays()
-    assert arrays["n"].dtype == np.int16
-    assert arrays["n"].tolist() == [-1, 200]

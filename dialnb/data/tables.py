@@ -1,0 +1,138 @@
+"""Files of parsed records: a line that says what is in the file, then the records of one kind as JSON lists.
+
+A record is the list of its fields in order, records within records likewise. Nothing is pickled, and the records are
+checksummed: a file that does not check out is made again, never trusted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import hashlib
+import json
+import os
+import typing
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from dialnb.data.records import RECORDS, Record
+from dialnb.errors import DataError
+from dialnb.files import write_whole
+
+FORMAT = 1
+
+fields = functools.cache(typing.get_type_hints)
+"""The fields of a record with their types, in order."""
+
+
+@functools.cache
+def decoder(hint: Any) -> Callable[[Any], Any]:
+    """The function that makes a value of this type of plain lists; fields at the end may be missing."""
+    if typing.get_origin(hint) is tuple:
+        item = decoder(typing.get_args(hint)[0])
+        return lambda cells: tuple([item(cell) for cell in cells])
+    if dataclasses.is_dataclass(hint):
+        parts = [decoder(inner) for inner in fields(hint).values()]
+        return lambda cells: hint(*[part(cell) for part, cell in zip(parts, cells)])
+    return lambda cell: cell
+
+
+def _as_list(record: Record) -> list:
+    return [getattr(record, name) for name in fields(type(record))]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The records of one file, each as the list of its fields."""
+
+    kind: str
+    cells: list[list]
+    skipped: dict[str, int]
+
+    @property
+    def record(self) -> type:
+        return RECORDS[self.kind]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: dict[str, int] | None = None) -> Table:
+    """Write records to ``path`` in one step (a reader never sees half a file) and give them as a table.
+
+    ``skipped`` is looked at once all records are read. If another process builds the same file, wait for it and use it.
+    Where nothing can be written, the table is kept in memory only.
+    """
+    if not _is_writable(path.parent):
+        warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
+        return _open(_text(items, fingerprint, skipped).encode(), fingerprint)
+    with FileLock(f"{path}.lock"):
+        table = open_table(path, fingerprint)
+        if table is None:
+            text = _text(items, fingerprint, skipped)
+            write_whole(path, text)
+            table = _open(text.encode(), fingerprint)
+    return table
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def open_table(path: Path, fingerprint: str) -> Table | None:
+    """The table at ``path``, or None if there is none or it is damaged (which is said, and it is to be made again)."""
+    try:
+        return _open(path.read_bytes(), fingerprint)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        warnings.warn(f"the cached records in {path} are read anew: {error}", stacklevel=2)
+        return None
+
+
+def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | None) -> str:
+    """The file of all records, which must be of one kind."""
+    records = list(items)
+    kinds = sorted({type(record).__name__ for record in records})
+    if len(kinds) != 1:
+        raise DataError(
+            f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
+        )
+    body = json.dumps(records, default=_as_list)
+    head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": _sha256(body.encode())}
+    return f"{json.dumps(head)}\n{body}"
+
+
+def _open(data: bytes, fingerprint: str) -> Table:
+    """The table of a file's bytes; ValueError if it is damaged or was made from other inputs.
+
+    The search for reference cycles pauses: there are millions of lists and no cycles.
+    """
+    head, _, body = data.partition(b"\n")
+    try:
+        about = json.loads(head)
+    except ValueError:
+        about = {}
+    if about.get("sha256") != _sha256(body):
+        raise ValueError("they are damaged (wrong checksum)")
+    if about["fingerprint"] != fingerprint:
+        raise ValueError("they were made from other inputs")
+    gc.disable()
+    try:
+        return Table(about["kind"], json.loads(body), about["skipped"])
+    finally:
+        gc.enable()
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
