@@ -267,7 +267,7 @@ def test_a_result_says_what_was_done():
     assert result.curve.step.tolist() == list(range(1, 9)) and result.curve.epoch.iloc[-1] == 2
     assert result.examples_per_second > 0 and result.tokens_per_second > 0
     assert result.facts["objective"]["loss"] == "hard_negative" and result.facts["settings"]["batch_size"] == 8
-    assert result.facts["determinism"] == "bit-identical with 1 threads"
+    assert result.facts["determinism"] == "bit-identical with 1 threads" and result.facts["processes"] == 1
 
 
 @pytest.mark.parametrize("chunk", [None, 3])

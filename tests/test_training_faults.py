@@ -39,7 +39,7 @@ def assert_same_run(found, expected):
 
 def start(folder: Path) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)}
-    command = [sys.executable, str(Path(worker.__file__)), str(folder)]
+    command = [sys.executable, str(Path(worker.__file__)), "train", str(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

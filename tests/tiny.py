@@ -93,7 +93,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 class Everything:
     """Examples with every field that any objective asks for: pairs, templates, masks, weights, duplicates, windows.
 
-    Masks are a function of the row, so that any split into chunks masks alike; ``redrawn`` takes them
+    Masks are a function of the row, so that any split into processes and chunks masks alike; ``redrawn`` takes them
     from the generator, as real examples do. The weight of row ``poison`` is not a number.
     """
 

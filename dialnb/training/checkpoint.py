@@ -1,6 +1,6 @@
 """Atomic checkpoints: a checkpoint is there whole or not at all, and the previous one goes only after that.
 
-Everything random in a step is a function of (seed, step, chunk), so the step number *is* the state of every
+Everything random in a step is a function of (seed, step, process, chunk), so the step number *is* the state of every
 random generator and of the data position; weights, optimiser moments and the curve are stored beside it.
 """
 

@@ -1,8 +1,10 @@
-"""The one loop: any objective, any recipe, small memory or large, interrupted or not.
+"""The one loop: any objective, any recipe, one process or many, small memory or large, interrupted or not.
 
+- Negatives span the whole batch of all processes. Every process computes the loss of the whole batch, with gradient
+  flowing into its own rows; summing the processes' gradients then gives exactly the gradient of one process.
 - ``chunk`` smaller than the batch: vectors first, then the loss and its gradient with respect to them, then each chunk
   again with that gradient (a gradient cache). Same gradient, bounded memory.
-- Randomness of a step depends on (seed, step, chunk) alone, so resuming needs only the step number.
+- Randomness of a step depends on (seed, step, process, chunk) alone, so resuming needs only the step number.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast
 from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
@@ -77,10 +81,13 @@ def train(
 
 class _Run:
     def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
-        self.encoder, self.objective = encoder, objective.to(encoder.device)
+        self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
+        self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
+        self.encoder = encoder.to(self.accelerator.device)
+        self.objective = objective.to(self.accelerator.device)
         self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
         self.folder = Path(folder) if folder is not None else None
-        self.show_progress = show_progress
+        self.show_progress = show_progress and self.accelerator.is_main_process
         self.plan = BatchPlan(
             len(examples), settings.batch_size, settings.seed, getattr(examples, "groups", None), settings.drop_last
         )
@@ -98,39 +105,49 @@ class _Run:
         self.pending: list[tuple[int, Tensor]] = []  # losses that nobody has looked at
         self.tokens_seen = self.examples_seen = 0
         self.interrupts = Interrupts()
+        self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def build(self, step: int) -> list[Batch]:
-        """The batch of a step, in chunks; runs ahead in a thread of its own."""
-        rows = self.plan.rows(step)
+        """This process's share of the step's batch, in chunks; runs ahead in a thread of its own."""
+        whole = self.plan.rows(step)
+        rows = np.array_split(whole, self.world)[self.rank]
+        if not len(rows):  # fewer examples than processes: compute along with one that counts for nothing
+            idle = self.examples.batch(whole[:1], np.random.default_rng(0))
+            return [replace(idle, counts=dict.fromkeys(idle.counts, 0))]
         parts = math.ceil(len(rows) / self.settings.chunk) if self.settings.chunk else 1
-        chunks = []
-        for i, part in enumerate(np.array_split(rows, parts)):
-            chunks.append(self.examples.batch(part, np.random.default_rng([self.settings.seed, step, 0, i])))
+        chunks = [
+            self.examples.batch(part, np.random.default_rng([self.settings.seed, step, self.rank, i]))
+            for i, part in enumerate(np.array_split(rows, parts))
+        ]
         for chunk in chunks if self.encoder.packed else ():
             for tokens in chunk.tokens.values():
                 _ = tokens.layout if len(tokens) else None  # computed here, so that the main thread need not
         return chunks
 
     def seed(self, step: int, chunk: int) -> None:
-        sequence = np.random.SeedSequence([self.settings.seed, step, 0, chunk])
+        sequence = np.random.SeedSequence([self.settings.seed, step, self.rank, chunk])
         torch.manual_seed(int(sequence.generate_state(1)[0]))
 
     def backward(self, step: int, chunks: list[Batch]) -> Tensor:
         """Gradients of the whole batch's loss in ``.grad``; returns the loss (its value, detached)."""
-        totals = {name: sum(chunk.counts[name] for chunk in chunks) for name in chunks[0].counts}
+        totals = self._total_counts(chunks)
+        sizes = [len(part) for part in np.array_split(self.plan.rows(step), self.world)]
         if len(chunks) == 1:
             self.seed(step, 0)
             vectors = self.objective.embed(self.encoder, chunks[0])
             terms = self._terms(chunks[0], totals)
-            in_batch = self.objective.loss(vectors) if vectors else torch.zeros_like(terms)
+            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else torch.zeros_like(terms)
             (in_batch + terms).backward()
         else:
-            in_batch, terms = self._cached_backward(step, chunks, totals)
+            in_batch, terms = self._cached_backward(step, chunks, totals, sizes)
+        if self.world > 1:
+            self._sum_gradients()
+            terms = self.accelerator.reduce(terms.detach(), "sum")
         return in_batch.detach() + terms.detach()
 
-    def _cached_backward(self, step: int, chunks: list[Batch], totals: dict[str, float]):
+    def _cached_backward(self, step: int, chunks: list[Batch], totals: dict, sizes: list[int]):
         parts: list[Tensors] = []
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
@@ -142,7 +159,7 @@ class _Run:
             leaves = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
             for leaf in leaves.values():
                 leaf.requires_grad_(leaf.is_floating_point())
-            in_batch = self.objective.loss(leaves)
+            in_batch = self.objective.loss(self._gather(leaves, sizes))
             in_batch.backward()
         start = 0
         for i, chunk in enumerate(chunks):
@@ -164,6 +181,37 @@ class _Run:
             total = total + value * (chunk.counts[name] / max(totals[name], 1))
         return total
 
+    def _total_counts(self, chunks: list[Batch]) -> dict[str, float]:
+        names = sorted(chunks[0].counts)
+        totals = torch.tensor([sum(c.counts[n] for c in chunks) for n in names], dtype=torch.float64)
+        if self.world > 1 and names:
+            totals = self.accelerator.reduce(totals.to(self.encoder.device), "sum").cpu()
+        return dict(zip(names, totals.tolist(), strict=True))
+
+    def _gather(self, vectors: Tensors, sizes: list[int]) -> Tensors:
+        """Everybody's rows, ours with gradient (see the module's first paragraph)."""
+        if self.world == 1:
+            return vectors
+        gathered = {}
+        for key, own in vectors.items():
+            own = own[: sizes[self.rank]]
+            padded = own.detach().new_zeros((max(sizes), *own.shape[1:]))
+            padded[: len(own)] = own.detach()
+            everyone = self.accelerator.gather(padded).split(max(sizes))
+            rows = [own if r == self.rank else part[: sizes[r]] for r, part in enumerate(everyone)]
+            gathered[key] = torch.cat(rows)
+        return gathered
+
+    def _sum_gradients(self) -> None:
+        said = [float(p.grad is not None) for p in self.parameters] + [float(self.interrupts.seen)]
+        *touched, stop = self.accelerator.reduce(torch.tensor(said, device=self.encoder.device), "sum").tolist()
+        self.stop = stop > 0
+        used = [p for p, count in zip(self.parameters, touched, strict=True) if count]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in used]
+        flat = self.accelerator.reduce(torch.cat([g.flatten() for g in grads]), "sum")
+        for p, part in zip(used, flat.split([g.numel() for g in grads]), strict=True):
+            p.grad = part.view_as(p)
+
     def update(self, step: int) -> None:
         if self.settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
@@ -179,6 +227,9 @@ class _Run:
 
     def go(self) -> TrainingResult:
         first = self._resume()
+        if self.world > 1:  # heads start from random numbers: every process takes those of the first
+            for parameter in self.parameters:
+                broadcast(parameter.data)
         held_by_others = self._start_measuring()
         if first and not first % self.interval:
             self._call_on_epoch(first)
@@ -205,11 +256,12 @@ class _Run:
         # and a bad loss never reaches the weights.
         self._record(bar, later=1 if self.encoder.device.type == "cuda" else 0)
         self.update(step)
-        self.examples_seen += sum(chunk.size for chunk in chunks)
+        self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
         for chunk in chunks:
-            self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values())
+            self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values()) * self.world
         done = step + 1
-        last, look, stop = done == self.total, done % self.interval == 0, self.interrupts.seen
+        last, look = done == self.total, done % self.interval == 0
+        stop = self.interrupts.seen if self.world == 1 else self.stop
         if last or look or stop or done % self.settings.checkpoint_every == 0:
             self._record(bar)
             self._save(done)
@@ -268,7 +320,7 @@ class _Run:
             determinism = "seeded; GPU reductions may differ in the last bits"
             peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
         facts = {"settings": asdict(self.settings), "objective": self.objective.describe()}
-        facts |= {"determinism": determinism, "packed": self.encoder.packed}
+        facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
         curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
         return TrainingResult(
@@ -314,6 +366,8 @@ class _Run:
                 f"{self.name}: the weights became NaN or infinite in step {step} although its loss did not, so they "
                 f"were not saved; the checkpoint before it in {self.folder} is whole. Lower the learning rate, or clip."
             )
+        if not self.accelerator.is_main_process:
+            return
         facts = {"fingerprint": self._fingerprint(), "curve": self.curve, "total": self.total}
         save_checkpoint(self.folder, step, self._state(), facts)
 

@@ -12,10 +12,10 @@ Tensors = dict[str, Tensor]
 class Objective(nn.Module):
     """A method: it owns its heads and nothing else. Two kinds of loss, either may be left out:
 
-    - in-batch: ``embed`` gives per-example tensors of a chunk (heads applied), the loop gathers them over all chunks,
-      ``loss`` sees the whole batch;
+    - in-batch: ``embed`` gives per-example tensors of the local rows (heads applied), the loop gathers them over all
+      processes and chunks, ``loss`` sees the whole batch;
     - averaged: ``terms`` gives mean losses over ``batch.counts[name]`` items; the loop weighs them by the counts of
-      all chunks, so that the sum is the mean over the whole batch.
+      all processes and chunks, so that the sum is the mean over the whole batch.
 
     ``names`` are what it was configured with.
     """

@@ -49,7 +49,7 @@ class BatchPlan:
         return [rng.permutation(group) for group in self.groups]
 
     def rows(self, step: int) -> np.ndarray:
-        """The rows of the batch of 0-based ``step``."""
+        """The rows of the whole (all processes') batch of 0-based ``step``."""
         epoch, place = divmod(step, len(self.order))
         group = self.order[place]
         turn = self.order[:place].count(group) if len(self.groups) > 1 else place
