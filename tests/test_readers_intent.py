@@ -153,11 +153,12 @@ def test_hwu64_as_tadse_reads_it_tests_on_the_standard_list_with_slots(mirror_st
 
 
 def test_massive_counts_and_borrowed_slots(mirror_store):
-    joined, slurp = (read(mirror_store, "MASSIVE", variant)[0] for variant in ("joined", "slurp"))
-    assert splits(joined) == {"train": 11510, "test": 2974}
+    intents, joined, slurp = (read(mirror_store, "MASSIVE", variant)[0] for variant in ("intents", "joined", "slurp"))
+    assert splits(intents) == splits(joined) == {"train": 11510, "test": 2974}
+    assert [(item.text, item.intent) for item in intents] == [(item.text, item.intent) for item in joined]
     assert splits([item for item in joined if item.slots]) == {"train": 3147, "test": 1833}
     assert splits(slurp) == {"dev": 2033, "test": 2974}
-    assert {item.intent for item in joined} < {item.intent for item in slurp}
+    assert {item.intent for item in intents} < {item.intent for item in slurp}
     assert len({item.intent for item in slurp}) == 60
     assert all(spans_fit(item.text, item.slots) for item in joined + slurp)
 

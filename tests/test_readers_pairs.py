@@ -13,6 +13,7 @@ from dialnb.data.readers.inference import judged_replies
 from dialnb.data.readers.pairs import question_answers
 from dialnb.data.records import InferenceItem, QuestionAnswer
 from dialnb.errors import DataError, Offline
+from dialnb.studies.tasks import nli_triples
 
 
 def lines(*rows: dict) -> str:
@@ -42,6 +43,38 @@ def test_snli_leaves_out_pairs_without_a_gold_label(tmp_path):
     assert splits(records) == {"train": 1, "dev": 1, "test": 1}
     assert records[0] == InferenceItem("4#1", ("a man sleeps", "a person rests"), "entailment", "train")
     assert skipped == {"annotators did not agree on a label": 3}
+
+
+def test_snli_copies_are_parts_of_dev_and_test(mirror_store, every_mirror):
+    records, skipped = read(mirror_store, "SNLI")
+    assert splits(records) == {"dev": 1273, "test": 1254} and sum(skipped.values()) == 39
+    assert len(nli_triples(records)) > 700
+
+
+def test_sick_has_labels_and_scores(mirror_store, every_mirror):
+    items, pairs = (read(mirror_store, "SICK", variant)[0] for variant in ("inference", "relatedness"))
+    assert splits(items) == splits(pairs) == {"train": 4500, "dev": 500, "test": 4927}
+    assert Counter(item.label for item in items) == {"neutral": 5611, "entailment": 2857, "contradiction": 1459}
+    assert (min(pair.score for pair in pairs), max(pair.score for pair in pairs)) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("year", "tests"), {"2012": 2358, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186, "all": 11794}.items()
+)
+def test_sts_counts_by_year(mirror_store, every_mirror, year, tests):
+    records, _ = read(mirror_store, "STS12-16", year)
+    assert splits(records)["test"] == tests and all(0 <= pair.score <= 5 and pair.first for pair in records)
+
+
+def test_mnli_has_two_development_sets(tmp_path):
+    text = lines({"pairID": "1n", "sentence1": "p", "sentence2": "h", "gold_label": "neutral"})
+    archive = zipped(
+        multinli_1__0_train__jsonl=text,
+        multinli_1__0_dev_matched__jsonl=text,
+        multinli_1__0_dev_mismatched__jsonl=text,
+    )
+    records, _ = read(store_with(tmp_path, "MNLI", {"multinli_1.0.zip": archive}), "MNLI")
+    assert splits(records) == {"train": 1, "dev": 1, "dev-mismatched": 1}
 
 
 def test_dialogue_nli_files_are_json_lists_with_labels_of_their_own(tmp_path):
@@ -126,6 +159,12 @@ def test_decode_test_sets(mirror_store, variant, expected):
     records, _ = read(mirror_store, "DECODE", variant)
     assert Counter(item.label for item in records) == expected
     assert splits(records) == {"test": len(records)}
+
+
+def test_decode_contradictory_pairs(mirror_store):
+    records, _ = read(mirror_store, "DECODE", "pairs")
+    assert len(records) == 20796
+    assert {(item.label, len(item.utterances)) for item in records} == {("1", 2)}
 
 
 def test_decode_main_files_have_the_format_of_the_test_sets(tmp_path):

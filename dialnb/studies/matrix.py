@@ -22,7 +22,7 @@ from dialnb.claims.papers import FLOORS, select
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
-from dialnb.evaluation.metrics import group_rows, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
@@ -231,7 +231,10 @@ def similarity_in_groups(
         "protocol": "paper",
         "n": len(pairs),
     }
-    return tidy_frame(group_rows(score, groups, **labels))
+    rows = []
+    for group, values in group_values(score, groups).items():
+        rows += tidy_rows(values, seed=group, **labels)
+    return tidy_frame(rows)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

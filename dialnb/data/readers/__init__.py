@@ -161,7 +161,7 @@ class Reader:
         """Yield the records; an error in a row names its place."""
         variant = self.variant(variant)
         try:
-            yield from self.function(files, variant) if len(self.variants) > 1 else self.function(files)
+            yield from self.function(files, variant) if self.variants else self.function(files)
         except KeyError as error:
             raise DataError(f"malformed row at {files.place}: no field {error}") from error
         except (AttributeError, IndexError, TypeError, ValueError) as error:

@@ -98,29 +98,34 @@ def split_key(item: IntentUtterance) -> tuple[str, str]:
     return item.intent, " ".join(re.sub(r"[^\w\s]", "", item.text.lower()).split())
 
 
-@reader("MASSIVE", variants=("joined", "slurp", "official"), sources=("MASSIVE", "HWU64"))
+@reader("MASSIVE", variants=("intents", "joined", "slurp", "slurp-official", "official"), sources=("MASSIVE", "HWU64"))
 def read_massive(files: Files, variant: str) -> Records:
-    """The en-US part. "joined": text and intent of train and test, with slots wherever SLURP or HWU64 annotate the
-    very same text; "slurp": SLURP's dev and test with slots; "official": the ``en-US.jsonl`` of the release."""
+    """The en-US part. "intents": text and intent of train and test; "joined": the same with slots wherever SLURP or
+    HWU64 annotate the very same text; "slurp": SLURP's dev and test with slots, "slurp-official" with train too;
+    "official": the ``en-US.jsonl`` of the MASSIVE release, for those who can get it."""
     if variant == "slurp":
-        yield from slurp_rows(files)
+        yield from slurp_rows(files, "devel", "test")
+    elif variant == "slurp-official":
+        yield from slurp_rows(files, "train", "devel", "test")
     elif variant == "official":
         for name, data in files.find("en-US.jsonl", official=True):
             for item in files.json_lines(name, data):
                 text, slots = bracketed(item["annot_utt"])
                 yield IntentUtterance(text, item["intent"], slots, item["scenario"], SPLITS[item["partition"]])
     else:
-        known = {item.text: item.slots for item, _ in fold_rows(files)}
-        known |= {item.text: item.slots for item in slurp_rows(files)}
+        known = {}
+        if variant == "joined":
+            known = {item.text: item.slots for item, _ in fold_rows(files)}
+            known |= {item.text: item.slots for item in slurp_rows(files, "devel", "test")}
         for split, size in (("train", "large"), ("test", "small")):
             for item in files.json_lines(f"datasets/massive_intent/{size}.jsonl"):
                 text, intent = item["input"], item["label"].replace(" ", "_")
                 yield IntentUtterance(text, intent, known.get(text, ()), intent.partition("_")[0], split)
 
 
-def slurp_rows(files: Files) -> Records:
+def slurp_rows(files: Files, *parts: str) -> Records:
     """SLURP's text annotation. The intent is scenario_action, as MASSIVE has it: a few rows of SLURP say less."""
-    for part in ("devel", "test"):
+    for part in parts:
         for item in files.json_lines(f"dataset/slurp/{part}.jsonl"):
             text, slots = bracketed(item["sentence_annotation"].lower())
             scenario = item["scenario"]

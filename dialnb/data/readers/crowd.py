@@ -14,22 +14,23 @@ SPEAKERS = {"user": "user", "agent": "system", "wizard": "system", "User": "user
 ACT = re.compile(r"\s*(\w+)\s*\((.*)\)?\s*", re.DOTALL)
 
 
-@reader("MetaLWOZ", variants=("copies",))
-def read_metalwoz(files: Files) -> Records:
+@reader("MetaLWOZ", variants=("copies", "official"))
+def read_metalwoz(files: Files, variant: str) -> Records:
     """37,884 dialogues, 432,036 utterances, 47 domains; the bot speaks first. One JSON line per dialogue."""
-    for name, data in files.matching("*dialogues/*.txt"):
+    archive = "metalwoz-v1.zip" if variant == "official" else ""
+    for name, data in files.matching("*dialogues/*.txt", archive):
         for item in files.json_lines(name, data):
             yield Dialogue(item["id"], in_turn(item["turns"], ("system", "user")), (item["domain"],))
 
 
-@reader("MDC", variants=("copies",))
-def read_mdc(files: Files) -> Records:
-    """Microsoft Dialogue Challenge: movie and taxi booking.
+@reader("MDC", variants=("copies", "official"))
+def read_mdc(files: Files, variant: str) -> Records:
+    """Microsoft Dialogue Challenge: movie and taxi booking, and restaurants too in "official".
 
     One row per message: session, message, time, speaker, text, then one cell per act. The first act is the intent:
     the eleven acts are what DialogueCSE calls intents.
     """
-    for domain in ("movie", "taxi"):
+    for domain in ("movie", "taxi", "restaurant") if variant == "official" else ("movie", "taxi"):
         messages = _mdc_messages(files, f"data/{domain}_all.tsv")
         for session, rows in groupby(messages, key=lambda message: message[0]):
             utterances = tuple(utterance for _, utterance in rows)
@@ -68,10 +69,10 @@ def _told(arguments: str) -> Iterator[Slot]:
             yield Slot(name.strip(), value.strip())
 
 
-@reader("Frames", variants=("copies",))
-def read_frames(files: Files) -> Records:
+@reader("Frames", variants=("copies", "official"))
+def read_frames(files: Files, variant: str) -> Records:
     """1,369 travel bookings, 19,986 utterances, published without splits; the copy is the official file."""
-    archive = "data/unified_datasets/frames/original_data.zip"
+    archive = "Frames-dataset.zip" if variant == "official" else "data/unified_datasets/frames/original_data.zip"
     for member, data in files.matching("*frames.json", archive):
         for item in files.items(f"{archive} {member}", data):
             yield Dialogue(item["id"], tuple(map(_frames_turn, item["turns"])), ("travel",))
@@ -113,13 +114,14 @@ def read_star(files: Files) -> Records:
             files.skipped["dialogue abandoned before anything was said"] += 1
 
 
-@reader("TopicalChat", variants=("copies",))
-def read_topical_chat(files: Files) -> Records:
+@reader("TopicalChat", variants=("copies", "official"))
+def read_topical_chat(files: Files, variant: str) -> Records:
     """Chats about news and facts; the speakers are agent_1 and agent_2. The copies lack the train split.
 
     "freq" and "rare" splits differ in whether their entities are frequent in the train split.
     """
-    for part in ("valid_freq", "valid_rare", "test_freq", "test_rare"):
+    parts = ("train", "valid_freq", "valid_rare", "test_freq", "test_rare")
+    for part in parts if variant == "official" else parts[1:]:
         for name, item in files.items(f"conversations/{part}.json"):
             utterances = tuple(Utterance(turn["agent"], turn["message"]) for turn in item["content"])
             yield Dialogue(name, utterances, (), part.replace("valid", "dev"))

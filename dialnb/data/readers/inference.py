@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from posixpath import basename
 
-from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader
+from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.records import InferenceItem
 
 
@@ -28,15 +28,19 @@ def judged_replies(files: Files, name: str, data: bytes) -> Records:
         yield InferenceItem(f"{domain}-{part}-{number}", said, max(labels), SPLITS[part])
 
 
-@reader("DECODE", variants=("human-bot", "rct", "main"))
+@reader("DECODE", variants=("human-bot", "rct", "pairs", "main"))
 def read_decode(files: Files, variant: str) -> Records:
     """Label "1" if the last utterance contradicts its speaker. "main" are the official train, dev and test files,
-    "human-bot" and "rct" the extra test sets."""
-    for part in TRAIN_DEV_TEST if variant == "main" else (variant,):
+    "human-bot" and "rct" the extra test sets; "pairs" are contradictory utterance pairs of the main collection."""
+    if variant == "pairs":
+        for name, data in files.find("contradiction_df.tsv"):
+            for number, item in enumerate(files.table(name, data, ("seg1", "seg2", "label"), "\t")):
+                yield InferenceItem(f"pairs-{number}", (item["seg1"], item["seg2"]), "1", "train")
+        return
+    for part in ("train", "dev", "test") if variant == "main" else (variant,):
         for name, data in files.find(f"{part}.jsonl", official=variant == "main"):
             for item in files.json_lines(name, data):
                 turns = sorted(item["turns"], key=lambda turn: turn["turn_id"])
+                label = {True: "1", False: "0"}[item["is_contradiction"]]
                 said = tuple(turn["text"] for turn in turns)
-                yield InferenceItem(
-                    item["record_id"], said, str(int(item["is_contradiction"])), SPLITS.get(part, "test")
-                )
+                yield InferenceItem(item["record_id"], said, label, SPLITS.get(part, "test"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader
+from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
 
 CAPTIONS = ("images", "track5.en-en")
 INFERENCE = {name: name for name in ("entailment", "neutral", "contradiction")}
 INFERENCE |= {name[0]: name for name in INFERENCE} | {"positive": "entailment", "negative": "contradiction"}
+SICK = {"train": "train", "trial": "dev", "test_annotated": "test"}
 
 
 @reader("STS-B", variants=("all", "captions"))
@@ -36,7 +37,11 @@ def scored(text: str, least: int) -> float:
 
 
 def inference_items(
-    files: Files, rows: Iterable[Mapping[str, Any]], split: str, fields: Sequence[str], prefix: str = ""
+    files: Files,
+    rows: Iterable[Mapping[str, Any]],
+    split: str,
+    fields: tuple[str, ...] = ("pairID", "sentence1", "sentence2", "gold_label"),
+    prefix: str = "",
 ) -> Records:
     """(premise, hypothesis) with one of three labels from rows whose ``fields`` are id, premise, hypothesis, label."""
     for row in rows:
@@ -49,32 +54,73 @@ def inference_items(
         yield InferenceItem(f"{prefix}{identifier}", (premise, hypothesis), INFERENCE[label.lower()], split)
 
 
-@reader("ANLI", variants=("copies",))
-def read_anli(files: Files) -> Records:
-    """Adversarial NLI, the dev sets of rounds 1 to 3; the round opens the id."""
-    for name, data in files.find("dev.jsonl"):
-        rows = files.json_lines(name, data)
-        yield from inference_items(
-            files, rows, "dev", ("uid", "context", "hypothesis", "label"), f"{name.split('/')[-2]}/"
-        )
+@reader("ANLI", variants=("copies", "official"))
+def read_anli(files: Files, variant: str) -> Records:
+    """Adversarial NLI, rounds 1 to 3; the round opens the id. The copies are the dev sets only."""
+    fields = ("uid", "context", "hypothesis", "label")
+    for name, data in files.find("train.jsonl", "dev.jsonl", "test.jsonl", official=variant == "official"):
+        round_, file = name.split("/")[-2:]
+        split = SPLITS[file.removesuffix(".jsonl")]
+        yield from inference_items(files, files.json_lines(name, data), split, fields, f"{round_}/")
 
 
-@reader("SNLI", variants=("official",))
-def read_snli(files: Files) -> Records:
-    """Captions and what follows from them, from the official archive; pairs without a gold label are left out."""
+@reader("SNLI", variants=("copies", "official"))
+def read_snli(files: Files, variant: str) -> Records:
+    """Captions and what follows from them; pairs without a gold label are left out. The copies are parts of the dev and
+    test files; the official archive has all three."""
     for split in TRAIN_DEV_TEST:
-        for name, data in files.matching(f"*snli_1.0_{split}.jsonl", "snli_1.0.zip"):
-            rows = files.json_lines(name, data)
-            yield from inference_items(files, rows, split, ("pairID", "sentence1", "sentence2", "gold_label"))
+        file = f"snli_1.0_{split}.jsonl"
+        if variant == "official":
+            found = files.matching(f"*{file}", "snli_1.0.zip")
+        else:
+            found = files.find(file) if split != "train" else ()
+        for name, data in found:
+            yield from inference_items(files, files.json_lines(name, data), split)
+
+
+@reader("SICK", variants=("inference", "relatedness"))
+def read_sick(files: Files, variant: str) -> Records:
+    """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
+    columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
+    for part, split in SICK.items():
+        for name, data in files.find(f"SICK_{part}.txt"):
+            rows = files.table(name, data, (*columns, "relatedness_score"), "\t")
+            if variant == "inference":
+                yield from inference_items(files, rows, split, columns)
+                continue
+            for row in rows:
+                yield ScoredPair(row["sentence_A"], row["sentence_B"], scored(row["relatedness_score"], 1), split)
+
+
+@reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
+def read_sts(files: Files, variant: str) -> Records:
+    """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
+    without a score are left out."""
+    for name, data in files.find("*.train.tsv", "*.test.tsv"):
+        year, file = name.split("/")[-2:]
+        for line in files.lines(name, data) if variant in ("all", year) else ():
+            score, first, second = line.split("\t")
+            if score:
+                yield ScoredPair(first.strip(), second.strip(), scored(score, 0), file.split(".")[-2])
+            else:
+                files.skipped["no score"] += 1
+
+
+@reader("MNLI")
+def read_mnli(files: Files) -> Records:
+    """Ten genres; the splits are "train", "dev" (matched genres) and "dev-mismatched"."""
+    for split, part in (("train", "train"), ("dev", "dev_matched"), ("dev-mismatched", "dev_mismatched")):
+        for name, data in files.find(f"multinli_1.0_{part}.jsonl", official=True):
+            yield from inference_items(files, files.json_lines(name, data), split)
 
 
 @reader("Dialogue-NLI")
 def read_dialogue_nli(files: Files) -> Records:
     """Persona sentences and utterances. The files are called .jsonl, but each is one JSON list."""
+    fields = ("id", "sentence1", "sentence2", "label")
     for split in TRAIN_DEV_TEST:
         for name, data in files.find(f"dialogue_nli_{split}.jsonl", official=True):
-            rows = files.items(name, data, "item")
-            yield from inference_items(files, rows, split, ("id", "sentence1", "sentence2", "label"))
+            yield from inference_items(files, files.items(name, data, "item"), split, fields)
 
 
 @reader("AmazonQA", variants=("copies", "official"))

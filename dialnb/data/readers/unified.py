@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, Records, reader, unique
+from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
+from dialnb.errors import DataError
+
+KVRET_SPEAKERS = {"driver": "user", "assistant": "system"}
 
 
 @reader("DailyDialog")
@@ -14,10 +17,23 @@ def read_dailydialog(files: Files) -> Records:
     yield from _unified(files, "data/unified_datasets/dailydialog/data.zip")
 
 
-@reader("KVRET", variants=("copies",))
-def read_kvret(files: Files) -> Records:
-    """In-car assistant, three domains. The copy lacks one of 3,031 dialogues."""
-    yield from _unified(files, "data/unified_datasets/kvret/data.zip")
+@reader("KVRET", variants=("copies", "official"))
+def read_kvret(files: Files, variant: str) -> Records:
+    """In-car assistant, three domains. The copy lacks one of 3,031 dialogues; "official" reads the original archive."""
+    if variant == "copies":
+        yield from _unified(files, "data/unified_datasets/kvret/data.zip")
+        return
+    archive = "kvret_dataset_public.zip"
+    members = dict(files.matching("*_public.json", archive))
+    for split in TRAIN_DEV_TEST:
+        file = next((name for name in members if name.endswith(f"kvret_{split}_public.json")), None)
+        if file is None:
+            raise DataError(f"{archive} should hold kvret_{split}_public.json; it has: {', '.join(members)}")
+        for item in files.items(file, members[file]):
+            scenario = item["scenario"]
+            turns = [(turn["turn"], turn["data"]["utterance"]) for turn in item["dialogue"]]
+            utterances = tuple(Utterance(KVRET_SPEAKERS[speaker], text) for speaker, text in turns)
+            yield Dialogue(scenario["uuid"], utterances, (scenario["task"]["intent"],), split)
 
 
 def _unified(files: Files, archive: str) -> Records:
