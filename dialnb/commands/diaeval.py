@@ -46,8 +46,8 @@ def diaeval(
     """
     from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
+    from dialnb.evaluation.foreign import as_encoder
     from dialnb.files import make_folder
-    from dialnb.models.encoder import load_encoder
     from dialnb.models.places import encoder_name
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
@@ -61,7 +61,7 @@ def diaeval(
     def progress(line: str) -> None:
         print(f"… {line}", file=sys.stderr, flush=True)
 
-    loaded = load_encoder(encoder)
+    loaded = as_encoder(encoder)
     sizes = {"limit": limit, "train_limit": train_limit, "groups": lists}
     rows = run_diaeval(loaded, data, progress=progress, keep=keep, **sizes)
     rows = rows.assign(encoder=loaded.name)

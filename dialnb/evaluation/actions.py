@@ -16,6 +16,7 @@ import pandas as pd
 from dialnb.data.records import Dialogue
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import ACTIONS, FineTuning, fit_classifier, in_batches
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.linear import fit_linear
 from dialnb.evaluation.metrics import f1_scores, group_rows, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import few_shot_splits
@@ -87,6 +88,7 @@ def finetune_actions(
     recipe: FineTuning = ACTIONS,
 ) -> pd.DataFrame:
     """Few-shot fine-tuning (DSE T5): F1 of acts with sigmoid above 0.5; ``acts`` are all columns of the dataset."""
+    encoder = as_trainable(encoder)
     acts = _columns(acts, train, test)
     labels = act_matrix(train, acts)
     gold = act_matrix(test, acts)

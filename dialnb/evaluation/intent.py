@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import sparse
 
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, fit_classifier, in_batches
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.metrics import accuracy, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
@@ -121,6 +122,7 @@ def finetune_intents(
     recipe: FineTuning = INTENTS,
 ) -> pd.DataFrame:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
+    encoder = as_trainable(encoder)
     known, asked = labelled(train, test)
     tokens = encoder.tokenize(known.texts, max_length=recipe.max_length, truncate="right")
     test_tokens = encoder.tokenize(asked.texts, max_length=recipe.max_length, truncate="right")

@@ -20,6 +20,7 @@ from torch.nn import functional
 from dialnb.data.records import QuestionAnswer, SelectionGroup
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
+from dialnb.evaluation.foreign import as_encoder, as_trainable
 from dialnb.evaluation.metrics import Ties, pad_lists, ranked_labels, ranking_metrics, tidy_frame, tidy_rows, top_k
 from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
@@ -142,6 +143,12 @@ def cosine_scorer(
     return score
 
 
+def as_scorer(model: Any) -> Scorer:
+    """Make a scorer of an encoder; a function or another callable object scores groups already."""
+    is_scorer = callable(model) and not isinstance(model, torch.nn.Module)
+    return model if is_scorer else cosine_scorer(as_encoder(model))
+
+
 def as_matrices(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Scores and labels of candidate lists as matrices [n, candidates], shorter lists filled up."""
     sizes = [len(row) for row in labels]
@@ -194,7 +201,7 @@ def selection_rows(
 
 def evaluate_selection(scorer: Scorer, groups: Sequence[SelectionGroup], *, dataset: str) -> pd.DataFrame:
     """:func:`selection_rows` for a model that scores whole groups (a cross-encoder's ``score``)."""
-    return selection_rows(scorer(groups), [group.labels for group in groups], dataset=dataset)
+    return selection_rows(as_scorer(scorer)(groups), [group.labels for group in groups], dataset=dataset)
 
 
 def response_loss(queries: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
@@ -220,7 +227,7 @@ def finetune_responses(
     ``train`` must not share pairs with ``test``; each seed draws its training pairs and one validation block from it.
     The selection metric is the sum of Top-1, 3, 5 and 10 on the validation block.
     """
-
+    encoder = as_trainable(encoder)
     pools = []
     for pairs in (train, test):
         sides = [list(side) for side in zip(*_text_pairs(pairs))]
