@@ -82,7 +82,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_suffix(f".{kind}") for kind in formats]
     dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style_unless_set()):
         for path in paths:
             if path.suffix == ".png":
                 path.write_bytes(smaller(png(figure)))
@@ -94,7 +94,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
 def png(figure: Figure, dpi: float | None = None) -> bytes:
     """A figure as a picture, in our style's resolution or another; no word on who made it, so that bytes repeat."""
     stored = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style_unless_set()):
         figure.savefig(
             stored,
             format="png",
@@ -117,13 +117,17 @@ def smaller(png: bytes) -> bytes:
     return min(png, stored.getvalue(), key=len)
 
 
+def style_unless_set() -> dict[str, Any]:
+    """The project's style, or nothing where the caller has set it already (perhaps with other letters)."""
+    return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
+
+
 def in_style(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides)."""
 
     @wraps(draw)
     def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
-        set_already = matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]
-        with matplotlib.rc_context({} if set_already else STYLE):
+        with matplotlib.rc_context(style_unless_set()):
             return draw(data, **arguments)
 
     return styled
