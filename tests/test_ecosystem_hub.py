@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import tiny
 from huggingface_hub import ModelCard, constants
 
 from dialnb import cli
@@ -17,7 +18,6 @@ from dialnb.ecosystem import hub
 from dialnb.files import read_rows
 from dialnb.models.encoder import load_encoder
 from dialnb.runs import start
-from tests import tiny
 from tools.dataset import write_dataset
 
 ROOT = Path(__file__).resolve().parent.parent

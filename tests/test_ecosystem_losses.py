@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from dialnb import losses
@@ -14,7 +15,6 @@ from dialnb.evaluation.foreign import as_encoder
 from dialnb.examples.batches import Batch
 from dialnb.training.objectives import PairObjective, TemplateObjective
 from dialnb.training.objectives_dialogue import MatchingGuidedObjective
-from tests import tiny
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+import tiny
 
 from dialnb.data import load
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.sampling import thin
 from dialnb.evaluation.selection import cosine_scorer
 from dialnb.models.encoder import load_encoder
-from tests import tiny
 
 pytest.importorskip("sentence_transformers")
 mteb = pytest.importorskip("mteb", reason="the extra 'mteb' is not installed")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
@@ -17,7 +18,6 @@ from dialnb.evaluation.own import evaluate_own
 from dialnb.evaluation.selection import cosine_scorer
 from dialnb.explore.sentences import similarities
 from dialnb.models.encoder import Encoder, load_encoder
-from tests import tiny
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from tests import tiny
+import tiny
 
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("datasets")
