@@ -38,8 +38,8 @@ def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: 
     """
     from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
+    from dialnb.evaluation.foreign import as_encoder
     from dialnb.files import make_folder
-    from dialnb.models.encoder import load_encoder
     from dialnb.models.places import encoder_name
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
@@ -53,7 +53,7 @@ def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: 
     def progress(line: str) -> None:
         print(f"… {line}", file=sys.stderr, flush=True)
 
-    loaded = load_encoder(encoder)
+    loaded = as_encoder(encoder)
     rows = run_diaeval(loaded, data, progress=progress, keep=keep, **limits).assign(encoder=loaded.name)
     if as_json:
         print(rows.to_json(orient="records", lines=True), end="")

@@ -148,9 +148,9 @@ def evaluate(encoders: Sequence[str], data: Path | None, columns: Sequence[str],
     import pandas as pd
 
     from dialnb.evaluation import bundled, own
-    from dialnb.models.encoder import load_encoder
+    from dialnb.evaluation.foreign import as_encoder
 
-    loaded = [load_encoder(name) for name in encoders]
+    loaded = [as_encoder(name) for name in encoders]
     if data:
         records = own_data(data, columns)
         if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:

@@ -59,26 +59,34 @@ def pack(
 @argument("run", type=Path)
 @argument("model")
 @argument("destination", type=Path, metavar="DEST")
-def export(run: Path, model: str, destination: Path) -> None:
+@option("--push", metavar="REPO", help="also upload it to this repository of the Hugging Face hub, with your token")
+def export(run: Path, model: str, destination: Path, push: str | None) -> None:
     """Copy a trained model out of a run.
 
     MODEL is named as in the tables, e.g. DSE; DEST becomes a folder that sentence-transformers reads.
     """
+    from dialnb.ecosystem import hub
+    from dialnb.files import read_rows, table_at
     from dialnb.runs import tools
 
     tools.export(run, model, destination)
+    if table_at(run):
+        hub.add_results(destination, read_rows(run), model)
     print(f"{destination}: load it with dialnb.load_encoder, AutoModel or SentenceTransformer")
+    if push:
+        print(hub.push(destination, push))
 
 
 @command()
 @argument("run", type=Path)
-@option("--format", "formats", default="png,svg", show_default=True, help="of png, svg and pdf, joined by commas")
-@option("--style", default="paper", show_default=True, help="paper or slides")
+@option("--format", "formats", help="of png, svg and pdf, joined by commas (default: png,svg; of the style acl: pdf)")
+@option("--style", default="paper", show_default=True, help="paper, slides, or acl (column width, fonts embedded)")
 @option("--out", type=Path, help="where to (default: figures/ of the run)")
-def figures(run: Path, formats: str, style: str, out: Path | None) -> None:
+def figures(run: Path, formats: str | None, style: str, out: Path | None) -> None:
     """Draw a run's figures again from their data."""
     from dialnb.runs.figures import redraw
 
+    formats = formats or ("pdf" if style == "acl" else "png,svg")
     written, fixed = redraw(run, [kind.strip().lower() for kind in formats.split(",") if kind.strip()], style, out)
     print("\n".join(map(str, written)))
     if fixed:

@@ -18,6 +18,7 @@ from numpy import ndarray
 from dialnb.data.records import Dialogue
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import ACTIONS, FineTuning, few_shot_logits
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.linear import probe_texts
 from dialnb.evaluation.metrics import Scores, evaluator, f1_scores, group_scores
 from dialnb.evaluation.vectors import SupportsEncode
@@ -91,6 +92,7 @@ def finetune_actions(
     recipe: FineTuning = ACTIONS,
 ) -> Scores:
     """Few-shot fine-tuning (DSE T5): F1 of acts with sigmoid above 0.5; ``acts`` are all columns of the dataset."""
+    encoder = as_trainable(encoder)
     gold = act_matrix(test, acts)
     parts = (_texts(train), act_matrix(train, acts)), [example.acts for example in train], _texts(test)
     for logits, settings in few_shot_logits(encoder, *parts, _selection_score, (shots, seeds), recipe):

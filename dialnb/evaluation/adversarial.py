@@ -18,7 +18,7 @@ from pandas import DataFrame
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.metrics import Ties, ranked_labels, tidy_frame, tidy_rows
-from dialnb.evaluation.selection import PROTOCOLS, Scorer
+from dialnb.evaluation.selection import PROTOCOLS, Scorer, as_scorer
 
 KINDS = ("random", "last", "similar", "paraphrase")
 TEMPLATES = ("i said {}", "so {}", "you mean {} ?", "as i told you , {}")
@@ -136,6 +136,7 @@ def evaluate_adversarial_items(
 
     The original lists are scored once; they must all have one length.
     """
+    scorer = as_scorer(scorer)
     widths = {len(group.candidates) for group in groups}
     if len(widths) != 1:
         raise DataError(f"adversarial lists must have one length, found {', '.join(map(str, sorted(widths)))}")

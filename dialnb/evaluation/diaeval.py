@@ -29,6 +29,7 @@ from dialnb.data.levels import find
 from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
 from dialnb.errors import Offline
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
+from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator, group_scores
@@ -82,7 +83,7 @@ def candidate_data(data: str) -> dict[str, Dataset]:
 
 def separator_of(encoder: SupportsEncode) -> str:
     """What stands between two utterances: the token that the encoder's own tokenizer ends a sequence with."""
-    tokenizer = getattr(getattr(encoder, "encoder", encoder), "tokenizer", None)
+    tokenizer = getattr(as_encoder(getattr(encoder, "encoder", encoder)), "tokenizer", None)
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
@@ -289,13 +290,14 @@ def run_diaeval(
     """All of DiaEval for one encoder: tidy rows with a column ``table``; what could not be had is in ``.attrs``.
 
     Args:
-        encoder: anything with ``encode``: a :class:`~dialnb.models.encoder.Encoder`, or a model of one's own.
+        encoder: a :class:`~dialnb.models.encoder.Encoder`, or anything that `as_encoder` makes one of.
         data: ``"bundled"`` needs nothing else, ``"sources"`` takes public copies as well (a mirror or the network),
             ``"official"`` the paper's own releases where they can be had.
         limit, train_limit, groups: at most so many validation and test items, training items, lists of candidates.
         progress: is called with a line before each dataset.
         keep: is called with all rows so far after each dataset, so that what is interrupted is not lost.
     """
+    encoder = as_encoder(encoder)
     limits = {"limit": limit, "train_limit": train_limit, "groups": groups}
     rows = []
     missing = {}

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, few_shot_logits
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator
 from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits
 from dialnb.evaluation.vectors import SupportsEncode, encode, labelled, nearest, normalise
@@ -119,6 +120,7 @@ def finetune_intents(
     recipe: FineTuning = INTENTS,
 ) -> Scores:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
+    encoder = as_trainable(encoder)
 
     def score(logits: ndarray, ids: ndarray) -> float:
         return accuracy(logits.argmax(1), ids)

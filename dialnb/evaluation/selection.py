@@ -20,6 +20,7 @@ from torch.nn import functional
 from dialnb.data.records import QuestionAnswer, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
+from dialnb.evaluation.foreign import as_encoder, as_trainable
 from dialnb.evaluation.metrics import Scores, Ties, evaluator, pad_lists, ranked_labels, ranking_metrics, top_k
 from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
@@ -117,6 +118,12 @@ def cosine_scorer(
     return score
 
 
+def as_scorer(model: Any) -> Scorer:
+    """Make a scorer of an encoder; a function or another callable object scores groups already."""
+    is_scorer = callable(model) and not isinstance(model, torch.nn.Module)
+    return model if is_scorer else cosine_scorer(as_encoder(model))
+
+
 def as_matrices(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> tuple[ndarray, ndarray]:
     """Scores and labels of candidate lists as matrices [n, candidates], shorter lists filled up."""
     sizes = [len(row) for row in labels]
@@ -180,6 +187,7 @@ def finetune_responses(
     ``train`` must not share pairs with ``test``; each seed draws its training pairs and one validation block from it.
     The selection metric is the sum of Top-1, 3, 5 and 10 on the validation block.
     """
+    encoder = as_trainable(encoder)
     pools = []
     for pairs in (train, test):
         *sides, texts = _sides(pairs)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
+from dialnb.evaluation.foreign import as_encoder
 
 BLOCK_ELEMENTS = 1 << 26
 """Most numbers held at once by a blocked product (256 MB in float32)."""
@@ -26,7 +27,7 @@ class EncodeOnce:
     """An encoder that remembers: a text that was encoded before with the same settings is not encoded again."""
 
     def __init__(self, encoder: SupportsEncode) -> None:
-        self.encoder = encoder
+        self.encoder = encoder = as_encoder(encoder)
         self.known = {}
         if hasattr(encoder, "asking"):
             self.asking = encoder.asking
@@ -50,7 +51,7 @@ def encode_unique(
     called in place of ``encoder.encode``.
     """
     names, (rows,) = label_ids([text if text.strip() else "." for text in texts])
-    vectors = (by or encoder.encode)(names, **settings)
+    vectors = (by or as_encoder(encoder).encode)(names, **settings)
     vectors = vectors if sparse.issparse(vectors) else np.asarray(vectors)
     if vectors.ndim != 2 or vectors.shape[0] != len(names):
         raise DataError(f"the encoder returned an array of shape {vectors.shape} for {len(names)} texts, not [n, d]")

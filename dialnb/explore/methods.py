@@ -12,10 +12,11 @@ import yaml
 
 from dialnb.data import load
 from dialnb.errors import UnknownName
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
 from dialnb.files import say
-from dialnb.models.encoder import Encoder, load_encoder
+from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, job_of
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
 
@@ -51,7 +52,7 @@ def size_of(profile: str) -> Size:
 
 def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed: int = 1) -> Methods:
     """DSE, DialogueCSE, TaDSE, WMDC and UMS, a few steps each, from ``encoder``; found again when asked for again."""
-    raw = load_encoder(encoder) if isinstance(encoder, str) else encoder
+    raw = as_trainable(encoder)
     cache = StageCache(default_stages(), fresh_since(), say)
     made = {}
     for name, model in models(size_of(profile)).items():

@@ -15,6 +15,7 @@ from sklearn.metrics import silhouette_score
 from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, nearest, normalise
 from dialnb.examples.readings import thin
@@ -36,7 +37,7 @@ def lines_of(text: str, what: str, least: int = 1) -> list[str]:
 
 def similarities(encoder: SupportsEncode, sentences: Sequence[str]) -> Styler:
     """The cosine of every two sentences; a row is named by its sentence, a column by its number."""
-    vectors = normalise(encoder.encode(list(sentences)))
+    vectors = normalise(as_encoder(encoder).encode(list(sentences)))
     numbers = range(1, len(sentences) + 1)
     names = [f"{number}. {text}" for number, text in zip(numbers, sentences)]
     cosines = pd.DataFrame(vectors @ vectors.T, names, numbers).round(2)

@@ -83,7 +83,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
         if path.suffix == ".png":
             path.write_bytes(smaller(png(figure)))
         else:
-            with matplotlib.rc_context(STYLE):
+            with matplotlib.rc_context(style_unless_set()):
                 figure.savefig(path, metadata=dateless.get(path.suffix), facecolor="white")
     return paths
 
@@ -91,7 +91,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) ->
 def png(figure: Figure, dpi: float | None = None) -> bytes:
     """A figure as a picture, in our style's resolution or another; no word on who made it, so that bytes repeat."""
     stored = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style_unless_set()):
         figure.savefig(
             stored,
             format="png",
@@ -114,6 +114,11 @@ def smaller(png: bytes) -> bytes:
     return min(png, stored.getvalue(), key=len)
 
 
+def style_unless_set() -> dict[str, Any]:
+    """The project's style, or nothing where the caller has set it already (perhaps with other letters)."""
+    return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
+
+
 def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
     """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides),
     from data that have these columns; ``{name}`` is the column that an argument of the figure names, if any."""
@@ -125,8 +130,7 @@ def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[...,
         def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
             needed = [column.format(**usual | arguments) for column in columns]
             require(data, draw.__name__, filter(None, needed))
-            set_already = matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]
-            with matplotlib.rc_context({} if set_already else STYLE):
+            with matplotlib.rc_context(style_unless_set()):
                 return draw(data, **arguments)
 
         return styled

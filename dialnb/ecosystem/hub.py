@@ -1,0 +1,78 @@
+"""Models for the Hugging Face hub: results in the card's metadata, and the upload."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+from huggingface_hub import EvalResult, HfApi, ModelCard
+
+from dialnb.data.store import default_store
+from dialnb.errors import DataError, Offline
+from dialnb.models.places import CARD
+
+SCORE = ("task", "dataset", "metric", "protocol")
+LEFT_OUT = (
+    *SCORE,
+    "model",
+    "value",
+    "n",
+    "seed",
+    "train_seed",
+    "encoder",
+    "substitute",
+    "table",
+    "column",
+    "train_size",
+    "epoch",
+)
+"""Columns of tidy rows that are no setting of a score."""
+
+
+def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
+    """One entry for every score of a model: the mean of its tidy rows over seeds; floors are left out."""
+    scored = rows[(rows["model"] == model) & rows["dataset"].notna() & (rows["protocol"] != "floor")]
+    settings = [name for name in scored if name not in LEFT_OUT and scored[name].notna().any()]
+    found = []
+    for keys, value in scored.groupby([*SCORE, *settings], sort=False, dropna=False)["value"].mean().items():
+        task, dataset, metric, protocol, *chosen = keys
+        words = [f"{name} {setting}" for name, setting in zip(settings, chosen) if pd.notna(setting)]
+        entry = EvalResult(
+            task_type="sentence-similarity",
+            task_name=task,
+            dataset_type=dataset.lower(),
+            dataset_name=dataset,
+            metric_type=metric.lower(),
+            metric_name=", ".join([metric, f"protocol {protocol}", *words]),
+            metric_value=round(float(value), 4),
+        )
+        found.append(entry)
+    return found
+
+
+def add_results(folder: Path, rows: pd.DataFrame, model: str) -> Path:
+    """Write a model's results into the metadata of its card, where the hub looks for them."""
+    card = ModelCard.load(folder / CARD)
+    results = eval_results(rows, model)
+    if results:
+        card.data.model_name = model
+        card.data.eval_results = results
+        card.save(folder / CARD)
+    return folder / CARD
+
+
+def push(folder: Path, repository: str) -> str:
+    """Upload an encoder's folder, with your own token (``hf auth login``); returns where it is.
+
+    ``HF_ENDPOINT`` names another hub.
+    """
+    if default_store().offline:
+        raise Offline(f"{folder} was not uploaded to {repository}: DIALNB_OFFLINE is set")
+    hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    try:
+        made = hub.create_repo(repository, exist_ok=True)
+        hub.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Encoder exported by dialnb")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} was not uploaded to {repository}: {str(error).splitlines()[0]}") from error
+    return str(made)

@@ -1,0 +1,247 @@
+"""The tasks of the papers for mteb, on the bundled data: ``mteb.evaluate`` runs them on any of its models.
+
+Scores are fractions, as mteb has them. The tidy rows behind them travel with the result and come back by `tidy_rows`,
+equal to those of our own evaluators.
+
+>>> results = mteb.evaluate(model, [task() for task in TASKS])          # doctest: +SKIP
+>>> tidy_rows(results)                                                  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from dialnb import __version__
+from dialnb.data import load
+from dialnb.data.sources import load_registry
+from dialnb.ecosystem.citations import citation
+from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
+from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.foreign import as_encoder
+from dialnb.evaluation.metrics import tidy_frame
+from dialnb.evaluation.selection import cosine_scorer
+from dialnb.evaluation.vectors import EncodeOnce
+from dialnb.examples.readings import thin
+
+try:
+    from mteb.abstasks.abstask import AbsTask
+    from mteb.abstasks.task_metadata import TaskMetadata
+except ImportError as error:
+    raise ImportError("dialnb.ecosystem.tasks needs mteb: pip install 'dialnb[mteb]'") from error
+
+
+def described(
+    name: str, description: str, kind: str, main_score: str, paper: str, sources: dict[str, str], reference: str | None
+) -> TaskMetadata:
+    """Describe a task. ``sources`` names the dataset behind every subset; licences are those of the registry."""
+    licences = {load_registry()[source].licence.lower() for source in sources.values()}
+    return TaskMetadata(
+        name=name,
+        description=description,
+        reference=reference,
+        dataset={"path": "dialnb/bundled", "revision": __version__},
+        type=kind,
+        category="t2c" if "Classification" in kind else "t2t",
+        eval_langs={subset: ["eng-Latn"] for subset in sources},
+        main_score=main_score,
+        domains=["Spoken", "Written"],
+        task_subtypes=["Dialog Systems"],
+        license=licences.pop() if len(licences) == 1 else "multiple",
+        annotations_creators="derived",
+        sample_creation="found",
+        bibtex_citation=citation(paper),
+    )
+
+
+class DialogueTask(AbsTask):
+    """What our tasks share: bundled data, and scores that are means of tidy rows."""
+
+    unit = 100
+    """What our values are divided by to be fractions."""
+
+    limits: ClassVar[dict[str, int]] = {}
+
+    def load_data(self, **options: Any) -> None:
+        """Data come with the package: a subset is read when it is evaluated."""
+        self.dataset = {subset: {"test": subset} for subset in self.hf_subsets}
+        self.data_loaded = True
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        """Tidy rows of one subset."""
+        raise NotImplementedError
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows whose means by metric are the scores."""
+        return rows
+
+    def _evaluate_subset(self, model: Any, data_split: str, **options: Any) -> dict[str, Any]:
+        encoder = EncodeOnce(as_encoder(model, self.metadata))
+        rows = self.rows(encoder, data_split)
+        means = self.printed(rows).groupby("metric", sort=False)["value"].mean() / self.unit
+        return means.to_dict() | {"rows": json.loads(rows.to_json(orient="records", double_precision=15))}
+
+    def _calculate_descriptive_statistics_from_split(self, split: str, **options: Any) -> dict[str, int]:
+        return {"num_samples": len(self.hf_subsets)}
+
+
+class DSEFewShotIntents(DialogueTask):
+    """Few-shot intents by prototypes; the score is the 1-shot accuracy, the rows have 5 shots too."""
+
+    metadata = described(
+        "DSEFewShotIntents",
+        "Intents from 1 and 5 examples of each, by the nearest prototype, ten draws (DSE, Table 2)",
+        "Classification",
+        "Accuracy",
+        "dse",
+        {subset: source for subset, (source, _) in INTENT_SETS.items()},
+        "https://arxiv.org/abs/2205.13568",
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        source, variant = INTENT_SETS[subset]
+        records = load(f"bundled/{source}", variant)
+        parts = []
+        for split in ("train", "test"):
+            part = records.filter(split=split)
+            kept = [pair for pair in zip(part.column("text"), part.column("intent")) if pair[1] != "oos"]
+            parts.append(tuple(zip(*thin(kept, self.limits.get(split)))))
+        return evaluate_prototypes(encoder, *parts, dataset=subset)
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[rows["shots"] == 1]
+
+
+class DSEOutOfScope(DialogueTask):
+    """Out-of-scope detection; the score is that of the authors' code with one shot and the mean as threshold."""
+
+    metadata = described(
+        "DSEOutOfScope",
+        "Which utterances have none of the known intents, from 1 and 5 examples of each intent (DSE, Table 3)",
+        "Classification",
+        "Ave",
+        "dse",
+        {"Clinc150": "CLINC150"},
+        "https://arxiv.org/abs/2205.13568",
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        records = load("bundled/CLINC150", "plus")
+        train, test = (list(records.filter(split=split)) for split in ("train", "test"))
+        return evaluate_scope(encoder, train, thin(test, self.limits.get("test")), dataset=subset)
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.query("protocol == 'code' and shots == 1 and threshold == 'mean'")
+
+
+class DiaEvalActions(DialogueTask):
+    """Action prediction of DiaEval with a linear layer on a frozen encoder."""
+
+    metadata = described(
+        "DiaEvalActions",
+        "The acts of the next utterance from the dialogue so far; STAR stands in for DSTC2 and GSIM (DiaEval)",
+        "MultilabelClassification",
+        "Micro-F1",
+        "wmdc",
+        {"STAR": "STAR"},
+        None,
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        return diaeval.actions_of(encoder, diaeval.action_data("bundled")[subset], subset, **self.limits)
+
+
+class DiaEvalInference(DialogueTask):
+    """Dialogue inference of DiaEval with a linear layer on a frozen encoder."""
+
+    metadata = described(
+        "DiaEvalInference",
+        "Is the last reply consistent with the dialogue? (DiaEval)",
+        "Classification",
+        "Accuracy",
+        "wmdc",
+        {"CI-ToD": "CI-ToD"},
+        None,
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        return diaeval.inference_of(encoder, diaeval.consistency_data("bundled")[subset], subset, **self.limits)
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[rows["protocol"] != "floor"]
+
+
+class DiaEvalRetrieval(DialogueTask):
+    """Response retrieval of DiaEval by cosine."""
+
+    metadata = described(
+        "DiaEvalRetrieval",
+        "The true reply among 100; Ubuntu IRC stands in for DSTC7-Ubuntu (DiaEval)",
+        "Reranking",
+        "Top-1",
+        "wmdc",
+        {"UbuntuIRC": "UbuntuIRC"},
+        None,
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        return diaeval.retrieval_of(encoder, diaeval.candidate_data("bundled")[subset], subset, **self.limits)
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[rows["ties"] == "against"]
+
+
+class UMSAdversarialSelection(DialogueTask):
+    """Response selection where one negative was said before in the dialogue itself."""
+
+    unit = 1
+    metadata = described(
+        "UMSAdversarialSelection",
+        "The true reply among 10, one of which repeats an utterance of the context; three draws (UMS, Table 4)",
+        "Reranking",
+        "Adversarial R10@1",
+        "ums",
+        {"UbuntuIRC": "UbuntuIRC"},
+        "https://arxiv.org/abs/2009.04703",
+    )
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        records = load("bundled/UbuntuIRC", "selection-10").filter(split="test")
+        lists = thin(records, self.limits.get("groups"))
+        return evaluate_adversarial(cosine_scorer(encoder), lists, dataset=subset)
+
+    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[rows["ties"] == "against"]
+
+
+TASKS = (
+    DSEFewShotIntents,
+    DSEOutOfScope,
+    DiaEvalActions,
+    DiaEvalInference,
+    DiaEvalRetrieval,
+    UMSAdversarialSelection,
+)
+
+
+def limited(task: type[DialogueTask], **limits: int) -> DialogueTask:
+    """A smaller task for a first look, under a name of its own, so that mteb does not keep its scores as the task's.
+
+    Limits are ``train`` and ``test`` for DSE, ``train_limit`` and ``limit`` for actions and inference, ``groups`` for
+    retrieval and selection.
+    """
+    suffix = "".join(f"-{name}{limit}" for name, limit in limits.items())
+    named = task.metadata.model_copy(update={"name": task.metadata.name + suffix})
+    return type(task.__name__, (task,), {"metadata": named, "limits": limits})()
+
+
+def tidy_rows(results: Any) -> pd.DataFrame:
+    """The tidy rows of what ``mteb.evaluate`` returns, with the columns ``encoder`` and ``mteb_task``."""
+    rows = []
+    for result in results.task_results:
+        named = {"encoder": results.model_name, "mteb_task": result.task_name}
+        for scores in result.scores["test"]:
+            rows += [row | named for row in scores.get("rows", [])]
+    return tidy_frame(rows)
