@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,3 +48,16 @@ def test_rooms_import_only_what_stands_above_them_in_contributing():
             elif room_of(module) not in ("__version__", parts[0]) and floors[room_of(module)] >= floors[parts[0]]:
                 wrong.append(f"{path}: {module}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", ["tools", "benchmarks"])
+def test_what_makers_tools_import_from_the_library_is_there(folder):
+    lost = []
+    for path in sorted((ROOT / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dialnb"):
+                module = find_spec(node.module) and importlib.import_module(node.module)
+                for name in node.names:
+                    if not hasattr(module, name.name) and not find_spec(f"{node.module}.{name.name}"):
+                        lost.append(f"{path.name}: {node.module}.{name.name}")
+    assert lost == []
