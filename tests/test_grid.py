@@ -27,6 +27,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 PROFILES = {
     "parameters": {
         "encoder": {"type": "encoder", "default": "mini", "help": "the start"},
+        "raw_start": {"type": "str", "default": "as it comes", "help": "the start again"},
+        "corpus": {"type": "str", "default": "bundled", "help": "dialogues"},
+        "dialogues": {"type": "int", "default": 12, "help": "so many"},
         "data": {"type": "str", "default": "bundled", "help": "level"},
         "models": {"type": "list[str]", "default": ["DSE"], "choices": ["DSE", "DSE 2-1", "public"], "help": "trained"},
         "tables": {"type": "list[str]", "default": ["T2"], "choices": ["T2", "T7"], "help": "filled"},
@@ -93,6 +96,17 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert set(rows["encoder"]) == {run.settings["encoder"]} and set(run.results["encoder"]) == {"tiny"}
     assert rows.loc[rows["model"] == "DSE", "window"].eq(3).all() and rows["table"].eq("T2").all()
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
+
+
+def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):
+    settings = {"raw_start": "masked words"}
+    run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "again")
+    trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks)})
+    run.evaluate(trained, [asked])
+    assert set(run.results["encoder"]) == {"tiny, masked words"}
+    assert [stage.name for stage in run.stages].count("raw start: masked words") == 1
+    plain = tiny.encoder().encode(["book a table"])
+    assert not np.allclose(trained["raw"].encode(["book a table"]), plain, atol=1e-3)
 
 
 def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):

@@ -362,7 +362,8 @@ class Grid:
         jobs = self._waiting("", None, seeds)
         for name, model in self.models.items():
             if not model.recipe:
-                encoder = load_encoder(model.start or self.run.settings["encoder"], model.pooling or None)
+                encoder = self._start(model)
+                encoder.pooling = model.pooling or encoder.pooling
                 for seed in seeds:  # its rows stand beside those of every training
                     results[name, seed] = {"encoder": encoder}
                 jobs |= self._waiting(name, {"encoder": encoder}, seeds)
@@ -373,6 +374,9 @@ class Grid:
                 results[key.model, key.seed] = self._reported(key.model, result)
         order = [(name, seed) for name in self.models for seed in seeds]
         return Trained(self.models, {key: results[key] for key in order if key in results})
+
+    def _start(self, model: Model) -> Encoder:
+        return load_encoder(model.start) if model.start else self.run.encoder()
 
     def _follow(self, key: Question, result: Any) -> dict[Question, Job]:
         if key.task or "failed" in result:
@@ -385,7 +389,7 @@ class Grid:
         jobs: dict[Question, Job] = {}
         for name, model in self.models.items():
             if model.recipe and start == (model.start if model.start in self.models else ""):
-                encoder = model_of(result) if result else load_encoder(model.start or self.run.settings["encoder"])
+                encoder = model_of(result) if result else self._start(model)
                 for seed in seeds:
                     jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
         if result and self.run.settings.get("workers", 1) > 1:

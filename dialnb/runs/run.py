@@ -24,17 +24,20 @@ from dialnb.claims.papers import PACKAGED, compare_table, select
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
 from dialnb.errors import DialnbError, UnknownName, in_words
+from dialnb.examples.readings import Dialogues
 from dialnb.files import ITEMS, LOCK, MEASURED, Values, make_folder, say, time_of, write_json, write_table
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
-from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, choose_datasets, joined, questions
+from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, choose_datasets, job_of, joined, questions
 from dialnb.runs.planning import check_encoders
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, project, run_name
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
 from dialnb.runs.workers import Jobs, Workers
+
+AS_IT_COMES = "as it comes"
 
 
 def start(
@@ -210,7 +213,7 @@ class Run:
         model = models[name]
         while model.start in models:
             model = models[model.start]
-        return model.options.get("name") or model.start or self.settings["encoder"]
+        return model.options.get("name") or model.start or self.start
 
     def corpus(self, settings: Settings | None = None) -> list[Dataset]:
         """The dialogue corpora of the profile (or of another one): what is bundled, or a collection of sources."""
@@ -219,9 +222,24 @@ class Run:
             return [load("bundled/dialogues")]
         return [load(part.dataset, part.variant) for part in collection(name) if part.paired]
 
+    @property
+    def start(self) -> str:
+        """How rows name the encoder that the models of this run start from."""
+        again = self.settings.get("raw_start", AS_IT_COMES)
+        return self.settings["encoder"] if again == AS_IT_COMES else f"{self.settings['encoder']}, {again}"
+
     def encoder(self) -> Encoder:
-        """The encoder that the models of this run start from."""
-        return load_encoder(self.settings["encoder"])
+        """The encoder that the models of this run start from.
+
+        With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
+        reads the dialogues of this run once.
+        """
+        encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
+        if again == AS_IT_COMES:
+            return encoder
+        reading = Dialogues(self.corpus(), self.settings.get("dialogues"))
+        function, inputs = job_of(self.settings, Model(again, data=reading), encoder, self.settings["seed"])
+        return self.stage(f"raw start: {again}", function, **inputs)["encoder"]
 
     def elsewhere(self, slug: str) -> Settings:
         """The settings that another notebook has in this profile, from this run's encoder and seed."""
@@ -279,7 +297,7 @@ class Run:
         """
         if "value" not in rows:
             raise DialnbError(f"results are tidy rows with a column 'value', not {', '.join(map(str, rows.columns))}")
-        usual = {name: self.settings[name] for name in ("encoder",) if name in self.settings}
+        usual = {"encoder": self.start} if "encoder" in self.settings else {}
         rows = _with_labels(rows.assign(**labels), usual | {"train_seed": self.settings["seed"]})
         if "encoder" in rows:
             rows["encoder"] = rows["encoder"].map(encoder_name, na_action="ignore")
