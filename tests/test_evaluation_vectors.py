@@ -146,3 +146,16 @@ def test_encode_once_asks_for_each_text_and_setting_a_single_time():
     assert once.encode(["c"], max_length=8).tolist() == [[1, 8]]
     assert once.encode([], max_length=4).shape == (0, 2)
     assert asked == [("ab", 4), ("c", 4), ("dd", 4), ("c", 8)]
+
+
+def test_what_was_encoded_before_is_not_asked_again_not_even_an_empty_question():
+    asked = []
+
+    class Encoder:
+        def encode(self, texts, **settings):
+            asked.append(list(texts))
+            return np.array([[len(text), 1.0] for text in texts]).reshape(-1, 2)
+
+    once = vectors.EncodeOnce(Encoder())
+    assert np.array_equal(once.encode(["a", "bb"]), once.encode(["a", "bb"]))
+    assert once.encode([]).shape == (0, 2) and asked == [["a", "bb"], []]

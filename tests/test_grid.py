@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,13 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert set(rows["encoder"]) == {run.settings["encoder"]} and set(run.results["encoder"]) == {"tiny"}
     assert rows.loc[rows["model"] == "DSE", "window"].eq(3).all() and rows["table"].eq("T2").all()
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
+
+
+def test_a_task_may_name_the_models_that_it_asks_and_the_labels_of_their_rows(run, talks, asked):
+    trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks, labels={"model": "ours"})})
+    rows = run.evaluate(trained, [replace(asked, only={"DSE": {"model": "DSE, shown", "k": 3}})])
+    assert set(rows["model"]) == {"DSE, shown"} and set(rows["k"]) == {3}
+    assert set(run.evaluate(trained, [replace(asked, only=["raw"])])["model"]) == {"raw"}
 
 
 def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):

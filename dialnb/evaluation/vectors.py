@@ -35,9 +35,11 @@ class EncodeOnce:
     def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, self.encoder.encode(new, **settings)))
+        if new or not len(texts):
+            vectors = self.encoder.encode(new, **settings)
+            known.update(zip(new, vectors))
         if not len(texts):
-            return self.encoder.encode([], **settings)
+            return vectors
         rows = [known[text] for text in texts]
         return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows)
 

@@ -271,7 +271,7 @@ class Task:
     - ``table``: where its rows go; ``name``: how its stages are called (by default the function);
     - ``data``: datasets by name, or what `papers/<slug>/data.yaml` calls them;
     - ``settings``: parameters of the profile that the function takes, or values by name;
-    - ``only``: the models that are asked (default: all);
+    - ``only``: the models that are asked (default: all), or these with the labels of their rows;
     - ``floors``: what is reached without training, each with the function that asks it (None: the task's own).
     """
 
@@ -280,7 +280,7 @@ class Task:
     data: str | Mapping[str, Dataset]
     settings: Sequence[str] | Mapping[str, Any] = ()
     name: str = ""
-    only: Sequence[str] = ()
+    only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
     floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
@@ -298,6 +298,8 @@ class Task:
         """Further columns of the rows of a model, or of a floor (None)."""
         labels = {"model": name, "table": self.table, **self.labels}
         labels |= {"model": name} if model is None else model.labels
+        if isinstance(self.only, Mapping):
+            labels |= self.only.get(name, {})
         return {column: value for column, value in labels.items() if column != "table" or value}
 
 
