@@ -362,6 +362,7 @@ def test_the_tour_runs_in_jupyterlab_and_answers(browser, lab):
     assert_all_is_well(browser, shown)
 
 
+COSINE = "row => Number(row.querySelectorAll('td')[2].textContent)"
 OWN_MODEL = """
 def pull(first, second):
     return (first - second).square().mean()
@@ -397,6 +398,8 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     change_cell(browser, "temperature = 0.05", lambda code: code.replace("0.05", "0.2"))
     after = browser.run(f"({loss_of})({cell_with('temperature = 0.2')})")
     assert after and after != before, "the loss is another one at another temperature"
+    cosines = browser.run(f"[...{cell_with('temperature = 0.2')}.querySelectorAll('tbody tr')].map({COSINE})")
+    assert len(cosines) == 6 and all(-1 <= cosine <= 1 for cosine in cosines)
 
     change_cell(browser, "trained = run.train(models, ahead=asked)", lambda code: OWN_MODEL)
     change_cell(browser, "rows = run.evaluate(trained, asked", lambda code: OWN_TASK)

@@ -101,9 +101,9 @@ def show_batch(
     to the first, in the column ``other``. ``cosines`` [n, n] compare first texts with second ones; ``weights`` are
     further columns of what that closest one has, of matrices [n, n]."""
     (first, firsts), (second, seconds) = batch.items()
-    cosines, rows = np.asarray(cosines), np.arange(len(firsts))
+    cosines, rows = np.asarray(cosines, float), np.arange(len(firsts))
     nearest = np.where(np.eye(len(rows), dtype=bool), -np.inf, cosines).argmax(1)
     table = {first: firsts, second: seconds, "cosine": cosines.diagonal()}
     table |= {other: [seconds[place] for place in nearest], "its cosine": cosines[rows, nearest]}
-    table |= {f"its {name}": np.asarray(matrix)[rows, nearest] for name, matrix in weights.items()}
+    table |= {f"its {name}": np.asarray(matrix, float)[rows, nearest] for name, matrix in weights.items()}
     return pd.DataFrame(table).round(2)
