@@ -117,6 +117,7 @@ def model(
 
 
 def order_name(k: int) -> str:
+    """Name an augmentation by how many values of a slot it takes."""
     return f"top-{k}" if k else "none"
 
 
