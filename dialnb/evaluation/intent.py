@@ -9,16 +9,14 @@ import numpy as np
 from numpy import ndarray
 from scipy import sparse
 
-from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, few_shot_logits
 from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator
 from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits
-from dialnb.evaluation.vectors import SupportsEncode, encode, labelled, nearest, normalise
+from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
 
 Form = Literal["code", "cosine"]
 PROTOCOL_OF_FORM = {"code": "code", "cosine": "paper"}
-Utterances = Sequence[IntentUtterance]
 
 
 def class_prototypes(support: ndarray, labels: ndarray, form: Form = "code") -> tuple[ndarray, ndarray]:
@@ -62,8 +60,8 @@ def few_shot_vectors(
 @evaluator("intent")
 def evaluate_prototypes(
     encoder: SupportsEncode,
-    train: Utterances,
-    test: Utterances,
+    train: Examples,
+    test: Examples,
     *,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
@@ -100,7 +98,7 @@ def knn_predictions(
 
 
 @evaluator("intent")
-def evaluate_knn(encoder: SupportsEncode, train: Utterances, test: Utterances, **encoding: Any) -> Scores:
+def evaluate_knn(encoder: SupportsEncode, train: Examples, test: Examples, **encoding: Any) -> Scores:
     """Accuracy of the nearest neighbour over the full training set (TaDSE)."""
     known, asked = labelled(train, test)
     references, queries = (encode(encoder, part.texts, **{"max_length": 64} | encoding) for part in (known, asked))
@@ -112,8 +110,8 @@ def evaluate_knn(encoder: SupportsEncode, train: Utterances, test: Utterances, *
 @evaluator("intent")
 def finetune_intents(
     encoder: Any,
-    train: Utterances,
-    test: Utterances,
+    train: Examples,
+    test: Examples,
     *,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),

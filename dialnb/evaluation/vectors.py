@@ -156,12 +156,22 @@ class Labelled(NamedTuple):
     ids: ndarray
 
 
-def labelled(*parts: Sequence[IntentUtterance]) -> list[Labelled]:
-    """The texts and intents of utterances; all parts share the numbers of labels."""
-    if not all(map(len, parts)):
-        raise DataError("intents need utterances to learn from and to test on, and found none")
-    labels = [[example.intent for example in part] for part in parts]
-    texts = [[example.text for example in part] for part in parts]
+Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
+
+
+def labelled(*parts: Examples) -> list[Labelled]:
+    """Labelled utterances, each part given as records or as a pair of lists; all share the numbers of labels."""
+    texts, labels = [], []
+    for part in parts:
+        if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], IntentUtterance):
+            texts.append(list(part[0]))
+            labels.append(list(part[1]))
+        else:
+            texts.append([example.text for example in part])
+            labels.append([example.intent for example in part])
+        if len(texts[-1]) != len(labels[-1]) or not texts[-1]:
+            found = f"{len(texts[-1])} and {len(labels[-1])}"
+            raise DataError(f"expected as many texts as labels, and at least one: found {found}")
     return list(map(Labelled, texts, labels, label_ids(*labels)[1]))
 
 
