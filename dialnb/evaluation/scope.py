@@ -19,10 +19,10 @@ import numpy as np
 from numpy import ndarray
 
 from dialnb.errors import DataError
-from dialnb.evaluation.intent import Utterances, class_prototypes, few_shot_vectors
+from dialnb.evaluation.intent import class_prototypes, few_shot_vectors
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.evaluation.vectors import SupportsEncode, encode, labelled, normalise
+from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, normalise
 
 OUT = -1
 """The class number of out-of-scope samples."""
@@ -59,8 +59,8 @@ def scope_metrics(predictions: ndarray, labels: ndarray) -> dict[str, float]:
 @evaluator("out-of-scope")
 def evaluate_scope(
     encoder: SupportsEncode,
-    train: Utterances,
-    test: Utterances,
+    train: Examples,
+    test: Examples,
     *,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
