@@ -1,0 +1,106 @@
+"""Choose rates on development data: every recipe at several rates from one start, asked about unseen training text.
+
+    python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--profile gpu]
+
+The development utterances are a fifth of the *training* splits of four intent datasets, and prototypes come from the
+rest; an utterance that is tested anywhere, in whatever split of whichever variant, is in neither. Steps are a share of
+those of the recorded runs, with the whole schedule within them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
+
+import pandas as pd
+
+from dialnb.data import Dataset, load
+from dialnb.evaluation.intent import evaluate_prototypes
+from dialnb.examples.readings import Dialogues
+from dialnb.runs import Model, Task, start
+from dialnb.studies import dse, wmdc
+
+SETS = {
+    "CLINC150": ("full", "plus"),
+    "BANKING77": ("",),
+    "SNIPS": ("dse", "slots"),
+    "HWU64": ("dse", "tadse"),
+}
+"""The datasets, and the variants of each that have test splits; the first is asked."""
+
+RATES = {
+    "DSE": (2900, [1e-5, 3e-5, 1e-4]),
+    "DSE-dropout": (900, [3e-6, 1e-5, 3e-5]),
+    "SimCSE-unsup": (6000, [1e-5, 3e-5]),
+    "TOD-BERT": (3000, [2e-5, 5e-5, 1e-4]),
+    "WMDC": (2900, [3e-5, 1e-4, 3e-4]),
+}
+"""By recipe: steps of a whole training, and the rates that are compared."""
+
+
+def words(text: str) -> str:
+    """What two copies of an utterance share: letters and digits, in lower case."""
+    return " ".join("".join(char if char.isalnum() else " " for char in text.lower()).split())
+
+
+def development(name: str, variants: tuple[str, ...]) -> tuple[list, list]:
+    """Training utterances for prototypes, and others to be asked; none is tested anywhere."""
+    sets = [load(f"bundled/{name}", variant) if variant else load(f"bundled/{name}") for variant in variants]
+    tested = {words(row.text) for rows in sets for row in rows if row.split != "train"}
+    rows = {words(row.text): row for row in sets[0] if row.split == "train"}
+    rows = {text: row for text, row in rows.items() if text not in tested}
+    asked = {text for text in rows if crc32(text.encode()) % 5 == 0}
+    return [rows[text] for text in rows if text not in asked], [rows[text] for text in sorted(asked)][:2000]
+
+
+def dev_intents(encoder, records: Dataset, dataset: str) -> pd.DataFrame:
+    """One- and five-shot accuracy on the development utterances."""
+    known, asked = development(dataset, SETS[dataset])
+    return evaluate_prototypes(encoder, known, asked, dataset=dataset, shots=(1, 5), seeds=range(10))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--encoder", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--profile", default="gpu")
+    parser.add_argument("--share", type=float, default=0.35, help="of the steps of a whole training")
+    parser.add_argument("--set", nargs="*", default=[], help="NAME=VALUE of the profile (JSON)")
+    parser.add_argument("--recipes", nargs="*", default=list(RATES))
+    args = parser.parse_args()
+    chosen = {name: json.loads(value) for name, _, value in (each.partition("=") for each in args.set)}
+    overrides = {"raw_start": "masked words", **chosen}
+    run = start("dse", args.profile, encoder=args.encoder, overrides=overrides, out=args.out)
+    dialogues = Dialogues(run.corpus(), run.settings.dialogues)
+    settings = {"DSE": run.settings, "WMDC": run.elsewhere("wmdc")}
+    models = {"as it comes": Model(start=args.encoder), "raw start": Model()}
+    for recipe in args.recipes:
+        steps, rates = RATES[recipe]
+        for rate in rates:
+            study = wmdc if recipe == "WMDC" else dse
+            model = study.model(recipe, settings.get(recipe, run.settings), dialogues)
+            heads = {"WMDC": 40, "DSE": 100, "DSE-dropout": 100}.get(recipe)
+            changed = {"learning_rate": rate, "max_steps": max(2, round(steps * args.share)), "epochs": 100}
+            changed |= {"head_learning_rate": heads * rate} if heads else {}
+            labels = {"recipe": recipe, "rate": rate}
+            models[f"{recipe} {rate:g}"] = replace(
+                model, settings=dict(model.settings) | changed, watch=None, report=0, labels=labels
+            )
+    asked = [Task("dev", dev_intents, {name: load(f"bundled/{name}", SETS[name][0] or None) for name in SETS})]
+    run._profiles = replace(run._profiles, parameters={})  # every row is wanted
+    trained = run.train(models, ahead=asked)
+    rows = run.evaluate(trained, asked)
+    rows.to_csv(run.folder / "rates.csv", index=False)
+    run.times(trained, 99).to_csv(run.folder / "times.csv", index=False)
+    table = rows.pivot_table("value", "model", ["shots", "dataset"], sort=False)
+    table["mean 1"], table["mean 5"] = table[1].mean(axis=1), table[5].mean(axis=1)
+    print(table.round(1).to_string())
+    print(trained.times().to_string())
+    run.finish()
+
+
+if __name__ == "__main__":
+    main()
