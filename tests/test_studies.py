@@ -15,11 +15,13 @@ from dialnb.data import Dataset, load
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
 from dialnb.data.tables import build_table
 from dialnb.examples.readings import Dialogues, thin
+from dialnb.runs import Model, Trained
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, spaces, tasks
 from dialnb.studies.shared import show_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+PROBES = {"SNLI": "copies", "SICK": "inference", "ANLI": "copies"}
 
 
 def dataset(folder: Path, records: list, name: str = "made") -> Dataset:
@@ -96,8 +98,40 @@ def test_the_rates_of_a_profile_are_for_dse_and_its_variants(corpus):
     s, talks = resolved("gpu"), Dialogues([corpus])
     assert dse.model("DSE 2-1", s, talks).settings["learning_rate"] == s["learning_rate"]
     assert "learning_rate" not in dse.model("SimCSE-unsup", s, talks).settings, "as printed"
-    dropout = dse.model("DSE-dropout", s, talks)
-    assert dropout.settings["epochs"] == s["dropout_epochs"] and dropout.report == 1 and dropout.watch.keep
+    dropout = dse.model("DSE-dropout", resolved("paper"), talks)
+    assert dropout.settings["epochs"] == 15 and dropout.report == 1 and dropout.watch.keep
+    assert dse.model("DSE", s, talks).watch is None, "Figure 3 has trainings of its own"
+
+
+def test_each_baseline_may_have_a_rate_and_steps_of_its_own(corpus):
+    own = {f"{name}_learning_rate": rate for name, rate in {"simcse": 1e-5, "todbert": 2e-5, "dropout": 3e-5}.items()}
+    s, talks = dict(resolved("gpu")) | own, Dialogues([corpus])
+    rates = {recipe: dse.model(recipe, s, talks).settings["learning_rate"] for recipe in dse.OWN}
+    assert rates == {"SimCSE-unsup": 1e-5, "TOD-BERT": 2e-5, "DSE-dropout": 3e-5}
+    steps = {recipe: dse.model(recipe, s, talks).settings["max_steps"] for recipe in (*dse.OWN, "DSE")}
+    assert steps == {"DSE-dropout": 2900, "SimCSE-unsup": 15000, "TOD-BERT": 13500, "DSE": 2900}, "of their own papers"
+
+
+def test_a_model_is_read_with_the_pooling_that_development_data_prefer():
+    records = load("bundled/CLINC150", "full")
+    rows = tasks.poolings_of(tiny.encoder(), records, "CLINC150", 60, (1,), (0,))
+    assert set(zip(rows["split"], rows["pooling"])) == {(a, b) for a in ("dev", "test") for b in ("mean", "cls")}
+    assert set(tasks.poolings_of(tiny.encoder(), load("bundled/SNIPS", "dse"), "S", 60, (1,), (0,))["split"]) == {
+        "test"
+    }
+    scores = [("TOD-BERT", "dev", "cls", 9.0), ("TOD-BERT", "dev", "mean", 8.0), ("TOD-BERT", "test", "mean", 99.0)]
+    rows = pd.DataFrame(scores, columns=["model", "split", "pooling", "value"])
+    results = {(name, seed): {"encoder": tiny.encoder()} for name in ("DSE", "TOD-BERT") for seed in (1, 2)}
+    trained = Trained(dict.fromkeys(("DSE", "TOD-BERT"), Model()), results)
+    found = dse.better_pooling(trained, rows)
+    assert {key: each["encoder"].pooling for key, each in found.results.items()} == {
+        ("DSE", 1): "mean",
+        ("DSE", 2): "mean",
+        ("TOD-BERT", 1): "cls",
+        ("TOD-BERT", 2): "cls",
+    }
+    assert trained["TOD-BERT"].pooling == "mean", "what was trained stays as it is"
+    assert dse.better_pooling(trained, rows.iloc[:0])["TOD-BERT"].pooling == "mean"
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -114,6 +148,23 @@ def test_actions_are_read_both_ways_and_macro_counts_absent_acts(tmp_path):
     assert set(found["protocol"]) == {"code", "clean"} and set(found["n"]) == {10}
     present = values["code", "Macro-F1 present"]
     assert values["code", "Macro-F1"] == pytest.approx(present * 2 / 13), "13 columns, two of them occur"
+
+
+def test_every_system_turn_of_a_dataset_may_be_asked_for(tmp_path):
+    turn = (Utterance("user", "hello"), Utterance("system", "which train do you want", ("REQUEST",)))
+    rows = [Dialogue(str(i), turn * 3, split=("train", "test")[i >= 20]) for i in range(30)]
+    records, settings = dataset(tmp_path, rows, "GSIM"), {"limit": None, "action_shots": (3,), "action_seeds": (0,)}
+    last, every = (
+        tasks.actions_of(tiny.encoder(), records, "GSIM", **settings, all_turns=names) for names in ((), ("GSIM",))
+    )
+    assert (set(last["n"]), set(every["n"])) == ({10}, {30})
+    floor = tasks.majority_actions_of(None, records, "GSIM", **settings, all_turns=("GSIM",), action_rate=1.0)
+    assert set(floor["n"]) == {30}
+
+
+def test_the_inference_probe_has_captions_and_the_adversarial_triples_stand_beside(mirror_store):
+    found = {name: len(tasks.nli_triples(load(name, variant, store=mirror_store))) for name, variant in PROBES.items()}
+    assert found == {"SNLI": 744, "SICK": 415, "ANLI": 115}
 
 
 def test_fine_tuned_selection_is_tested_on_pairs_it_did_not_see(tmp_path):

@@ -241,6 +241,11 @@ def test_baselines_are_the_stages_of_the_dse_notebook():
     for recipe in ("DSE", "SimCSE-unsup", "TOD-BERT"):
         here = job_of(own, wmdc.model(recipe, own, talks), encoder, 1)
         assert stage_key(*here) == stage_key(*job_of(other, dse.model(recipe, other, talks), encoder, 1))
+    pairs = {}
+    for recipe in ("DSE", "WMDC"):
+        settings = job_of(own, wmdc.model(recipe, own, talks), encoder, 1)[1]["settings"]
+        pairs[recipe] = settings.batch_size * settings.max_steps
+    assert pairs["DSE"] == pairs["WMDC"], "equal terms"
     assert (own["corpus"], own["dialogues"], own["encoder"]) == (other["corpus"], other["dialogues"], other["encoder"])
 
 
@@ -272,6 +277,27 @@ def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3():
     models = [wmdc.model("WMDC", s, Dialogues([each]), sweep=True) for each in (whole, whole, part)]
     keys = [stage_key(*job_of(s, model, tiny.encoder(), 1)) for model in models]
     assert keys[0] == keys[1] != keys[2]
+    for model in models:
+        settings = job_of(s, model, tiny.encoder(), 1)[1]["settings"]
+        assert settings.total_steps(3) == s["sweep_steps"], "as many steps, however small the part"
+
+
+def test_domains_that_training_lacks_can_be_left_out():
+    records = load("bundled/CI-ToD")
+    known = wmdc.known_domains(records)
+    assert len(records.filter(split="test")) == 318 and len(known.filter(split="test")) == 212, "without the weather"
+    assert len(known.filter(split="train")) == len(records.filter(split="train"))
+
+
+def test_scores_of_the_sweeps_keep_their_trainings():
+    rows = [(seed, group, seed + group) for seed in (1, 2, 3) for group in range(2)]
+    frame = pd.DataFrame(rows, columns=["train_seed", "seed", "value"])
+    frame = frame.assign(table="T3", dataset="C", metric="Accuracy", protocol="paper", n=5, model="x", window=1)
+    found = wmdc.task_scores(frame, "window")
+    assert found.groupby("train_seed")["value"].mean().to_dict() == {1: 1.5, 2: 2.5, 3: 3.5}
+    both = pd.concat([found, found.assign(window=2)])
+    drawn = wmdc.figure_data(both, "window")
+    assert len(drawn) == 2 * 2 * 2, "a figure has the means over trainings: groups, windows, the task and the average"
 
 
 def test_every_model_of_the_claims_can_be_made():

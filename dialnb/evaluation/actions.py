@@ -38,17 +38,20 @@ class ActionExample:
 Examples = Sequence[ActionExample]
 
 
-def act_tagging_examples(dialogues: Iterable[Dialogue], *, target_in_input: bool = True) -> list[ActionExample]:
+def act_tagging_examples(
+    dialogues: Iterable[Dialogue], *, target_in_input: bool = True, every: bool = False
+) -> list[ActionExample]:
     """DSE's samples: history, a system utterance and the user's answer in; the acts of the system utterance out.
 
     The label's utterance is in the input, as in the authors' data; ``target_in_input=False`` gives the honest variant
-    (history only). One sample per dialogue, its last system utterance with acts, as the printed test sizes imply.
+    (history only). One sample per dialogue, its last system utterance with acts, as the printed test sizes imply, or
+    ``every`` one.
     """
     examples = []
     for dialogue in dialogues:
         said = dialogue.utterances
         targets = [i for i, utterance in enumerate(said) if utterance.speaker == "system" and utterance.acts]
-        for target in targets[-1:]:
+        for target in targets if every else targets[-1:]:
             parts = [f"[SEP] {utterance.text}" for utterance in said[:target]]
             if target_in_input:
                 parts.append(f"[SEP] [SEP] {said[target].text}")

@@ -151,7 +151,7 @@ class Run:
     @property
     def train_seeds(self) -> tuple[int, ...]:
         """The seeds that every model is trained with."""
-        return tuple(self.settings.get("train_seeds", (self.settings["seed"],)))
+        return tuple(self.settings.get("train_seeds") or (self.settings["seed"],))
 
     def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
@@ -180,7 +180,7 @@ class Run:
         """Ask and give the rows back, model by model, without keeping them: coordinates of a figure, for example."""
         order = list(trained)
         parts = sorted(self.answers(trained, tasks), key=lambda answer: order.index(answer.question.model))
-        return joined([answer.rows for answer in parts])
+        return joined([answer.rows.assign(train_seed=answer.question.seed) for answer in parts])
 
     def evaluate(
         self,

@@ -18,7 +18,7 @@ from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model, Task, Watch, agreement
+from dialnb.runs.grid import SHARED, Model, Task, Trained, Watch, agreement
 from dialnb.studies import tasks
 from dialnb.studies.shared import NAMES, count_rows, count_table
 
@@ -27,6 +27,9 @@ CHECKPOINTS = NAMES["dse"]["checkpoints"]
 
 ENCODERS = NAMES["dse"]["encoders"]
 """The encoders of T10 and T11 by hub id, as printed."""
+
+OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"}
+"""Recipes with settings of their own, and what the names of these open with."""
 
 PROBED = {"scope": "out of scope", "questions": "questions", "candidates": "candidates"}
 PROBE = "probe"
@@ -41,17 +44,21 @@ def model(
 ) -> Model:
     """A model as DSE's notebook trains it in a profile; other notebooks ask for the same.
 
-    The rates of a profile are those of DSE: the other recipes were printed with rates that move small encoders too.
-    Every epoch of DSE and DSE-dropout is kept for Figure 3, and of DSE-dropout the first is reported, as in the paper.
-    SimCSE comes back as it was when it agreed best with the development pairs of STS-B.
+    A recipe of ``OWN`` has a rate and steps of its own where the profile gives them; else DSE-dropout has the rate of
+    DSE, as its other variants have, SimCSE and TOD-BERT the printed one. Every epoch of DSE and DSE-dropout is kept for
+    Figure 3, unless that has trainings of its own, and of DSE-dropout the first is reported, as in the paper. SimCSE
+    comes back as it was when it agreed best with the development pairs of STS-B.
     """
     settings = {name: s[name] for name in SHARED if name in s}
     if recipe.startswith("DSE"):
         settings |= {name: s[name] for name in ("learning_rate", "head_learning_rate", "epochs")}
     if recipe == "DSE-dropout":
         settings["epochs"] = s["dropout_epochs"]
+    for name in ("learning_rate", "max_steps") if recipe in OWN else ():
+        if own := s.get(f"{OWN[recipe]}_{name}"):
+            settings[name] = own
     given: dict[str, Any] = {"settings": settings}
-    if recipe in ("DSE", "DSE-dropout"):
+    if recipe in ("DSE", "DSE-dropout") and not s.get("long_dialogues"):
         given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
     if recipe == "SimCSE-unsup":
         pairs = load("bundled/STS-B", "captions", "dev")
@@ -109,6 +116,20 @@ def score_four_tasks(
         for task, value in values.items():
             rows += tidy_rows({"score": value}, task=task, dataset=PROBE, protocol="code", n=probe, seed=draw)
     return tidy_frame(rows)
+
+
+def better_pooling(trained: Trained, rows: pd.DataFrame) -> Trained:
+    """The models, each read with the pooling that was better on development data (``rows`` of `tasks.poolings_of`),
+    over all trainings; those that were not asked as they are."""
+    results = dict(trained.results)
+    if len(rows):
+        scores = rows[rows["split"] == "dev"].groupby(["model", "pooling"])["value"].mean()
+        for (name, seed), result in trained.results.items():
+            if name in scores:
+                read = result["encoder"].clone()
+                read.pooling = scores[name].idxmax()
+                results[name, seed] = {**result, "encoder": read}
+    return Trained(trained.models, results)
 
 
 def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:

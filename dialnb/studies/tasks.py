@@ -40,13 +40,15 @@ POOL = 5000
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def train_and_test(records: Dataset, limit: int | None = None) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
-    """In-scope training utterances, and test utterances, of which ``limit`` are kept."""
-    parts: dict[str, list[IntentUtterance]] = {"train": [], "test": []}
+def train_and_test(
+    records: Dataset, limit: int | None = None, split: str = "test"
+) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+    """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
+    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
     for record in records.filter(split=tuple(parts)):
         if record.intent != "oos":
             parts[record.split].append(record)
-    return parts["train"], thin(parts["test"], limit)
+    return parts["train"], thin(parts[split], limit)
 
 
 def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer]:
@@ -86,6 +88,21 @@ def intents_of(
     """T2: few-shot prototypes, with the code's prototypes and with re-normalised ones."""
     parts, forms = train_and_test(records, limit), ("code", "cosine")
     return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
+
+
+def poolings_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
+) -> pd.DataFrame:
+    """Few-shot prototypes read with the mean and with the first token, on development (if any) and test utterances."""
+    found = []
+    for split in ("dev", "test"):
+        known, asked = train_and_test(records, limit, split)
+        for pooling in ("mean", "cls") if asked else ():
+            rows = evaluate_prototypes(
+                encoder, known, asked, dataset=dataset, shots=shots, seeds=seeds, pooling=pooling
+            )
+            found.append(rows.assign(pooling=pooling, split=split))
+    return pd.concat(found, ignore_index=True)
 
 
 def scope_of(
@@ -163,11 +180,11 @@ def worded_selection_of(
 
 
 def majority_actions_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds, **_
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds, **rest
 ) -> pd.DataFrame:
     """The floor of T5: the most frequent combination of acts of the training set, however few examples models see."""
     rows = []
-    for protocol, train, test, acts in tagging_parts(records, dataset, limit):
+    for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in rest.get("all_turns", ())):
         answers = majority_rows(train, test, dataset=dataset, acts=acts, task="action tagging")
         rows.append(answers.assign(protocol=protocol))
     return for_all(pd.concat(rows), shots=action_shots, seed=action_seeds)
@@ -183,21 +200,23 @@ def actions_of(
     limit: int | None,
     action_shots,
     action_seeds,
-    finetune_rate: float = 1.0,
+    action_rate: float = 1.0,
+    all_turns: Sequence[str] = (),
 ) -> pd.DataFrame:
     """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
 
-    Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1.
+    Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1. Of the
+    datasets in ``all_turns`` every system utterance is asked for, of the others the last of each dialogue.
     """
-    options = {"shots": action_shots, "seeds": action_seeds, "recipe": ACTIONS.times(finetune_rate)}
+    options = {"shots": action_shots, "seeds": action_seeds, "recipe": ACTIONS.times(action_rate)}
     rows = []
-    for protocol, train, test, acts in tagging_parts(records, dataset, limit):
+    for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in all_turns):
         tagged = finetune_actions(encoder, train, test, dataset=dataset, acts=acts, **options)
         rows.append(tagged.assign(protocol=protocol))
     return pd.concat(rows)
 
 
-def tagging_parts(records: Dataset, dataset: str, limit: int | None) -> Iterator[tuple]:
+def tagging_parts(records: Dataset, dataset: str, limit: int | None, every: bool = False) -> Iterator[tuple]:
     """Protocol, training and test examples, and the columns of T5."""
     if dataset in UNIVERSAL:
         dialogues, acts = with_universal_acts(records, dataset), act_columns(dataset)
@@ -208,7 +227,7 @@ def tagging_parts(records: Dataset, dataset: str, limit: int | None) -> Iterator
         parts = []
         for split in ("train", "test"):
             chosen = [dialogue for dialogue in dialogues if dialogue.split == split]
-            parts.append(act_tagging_examples(chosen, target_in_input=protocol == "code"))
+            parts.append(act_tagging_examples(chosen, target_in_input=protocol == "code", every=every))
         yield protocol, parts[0], thin(parts[1], limit), acts
 
 

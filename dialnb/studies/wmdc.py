@@ -61,15 +61,17 @@ def model(
     The points of a sweep may have fewer steps, all of them the same number.
     """
     if not recipe.startswith("WMDC"):
-        return dse.model(recipe, s, dialogues, **changes)
+        made = dse.model(recipe, s, dialogues, **changes)
+        return replace(made, watch=None, report=0) if recipe == "DSE" else made  # no figure shows its epochs here
     rate = s["wmdc_learning_rate"]
     settings = {
         "learning_rate": rate,
         "head_learning_rate": rate and HEAD * rate,
         "epochs": s["wmdc_epochs"],
+        "max_steps": s["wmdc_max_steps"] or s["max_steps"],
     }
-    if sweep and s["sweep_steps"]:
-        settings["max_steps"] = s["sweep_steps"]
+    if sweep and s["sweep_steps"]:  # however small the corpus is
+        settings |= {"max_steps": s["sweep_steps"], "epochs": float(s["sweep_steps"])}
     return Model(recipe, data=dialogues, settings=settings, **changes)
 
 
@@ -249,6 +251,13 @@ def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.Da
 # --- the benchmark ----------------------------------------------------------------------------------------------------
 
 
+def known_domains(records: Dataset) -> Dataset:
+    """The judged dialogues of the domains that the training split has; their ids open with the domain."""
+    domains = [name.rpartition("-")[0].rpartition("-")[0] for name in records.column("id")]
+    known = {domain for domain, split in zip(domains, records.column("split")) if split == "train"}
+    return records.take([row for row, domain in enumerate(domains) if domain in known])
+
+
 def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[dict[str, Any]]:
     """Items by split and the number of labels, of what the tasks ask for."""
     numbers = {}
@@ -299,7 +308,7 @@ def task_scores(rows: pd.DataFrame, *labels: str) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame(columns=["value", "model", *labels])
     kept = diaeval.printed_rows(rows).query("protocol == 'paper'").drop(columns="task", errors="ignore")
-    keys = ["task", "metric", "model", *labels, "seed"]
+    keys = ["task", "metric", "model", *labels, *(["train_seed"] if "train_seed" in kept else []), "seed"]
     groups = kept.merge(SCORES, on=["table", "metric"]).groupby(keys, sort=False, dropna=False)
     values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
     return values.assign(dataset="DiaEval", protocol="paper")
@@ -326,8 +335,9 @@ def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
     """Scores over ``x`` for a figure: with their mean, and without what all points share; none for a single point."""
     if rows.empty or rows[x].nunique() < 2:
         return rows.iloc[:0]
-    columns = ["task", "metric", "model", x, *([line] if line else []), "seed", "value"]
-    return without_shared(average_of_tasks(rows[columns]))
+    columns = ["task", "metric", "model", x, *([line] if line else []), "seed"]
+    means = rows.groupby(columns, sort=False, dropna=False)["value"].mean().reset_index()  # over trainings
+    return without_shared(average_of_tasks(means))
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------
@@ -374,7 +384,7 @@ def add_scores(
 ) -> None:
     """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
     if len(scores):
-        kept = ["model", *columns, "seed", "value", "n", "task", "metric", "dataset", "protocol"]
+        kept = ["model", *columns, "train_seed", "seed", "value", "n", "task", "metric", "dataset", "protocol"]
         run.add(scores[kept], table=table)
 
 
