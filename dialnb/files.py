@@ -104,6 +104,13 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def read_yaml(path: Any) -> Any:
+    """What a YAML file says, with the reader in C where there is one: it is ten times as fast."""
+    import yaml
+
+    return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 LOCK = ".lock"
 """Held in a run's folder by whoever is running it."""
 

@@ -98,8 +98,22 @@ def test_response_selection_is_derived_from_the_conversations(no_sources):
 def test_nothing_is_written_where_nothing_can_be(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.warns(UserWarning, match="cannot be written"):
-        data = load("bundled/CamRest676", store=Store(cache=tmp_path / "file" / "cache", offline=True))
-    assert len(data) == 676
+        data = load("bundled/UbuntuIRC", "turns", store=Store(cache=tmp_path / "file" / "cache", offline=True))
+    assert len(data) > 1000
+
+
+def test_stored_variants_are_read_where_they_lie_and_derived_ones_are_kept(no_sources, tmp_path):
+    load("bundled/dialogues"), load("bundled/CamRest676")
+    assert not (tmp_path / "cache").exists()
+    load("bundled/UbuntuIRC", "turns")
+    assert len(list((tmp_path / "cache" / "records" / "bundled").glob("UbuntuIRC-turns-*.json"))) == 1
+
+
+def test_a_table_is_opened_once_for_all_who_use_it(no_sources):
+    first, second = load("bundled/CamRest676"), load("bundled/CamRest676", split="train")
+    assert first.table is second.table
+    derived = load("bundled/UbuntuIRC", "turns")
+    assert load("bundled/UbuntuIRC", "turns").table is derived.table
 
 
 def test_an_unknown_name_or_variant_is_answered_with_the_nearest():
@@ -117,7 +131,7 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch, damage):
     broken.write_bytes(damage(broken.read_bytes()))
     monkeypatch.setattr(bundle, "_asset", lambda name: tmp_path / name)
     with pytest.raises(DataError, match=r"CI-ToD\.jsonl\.xz is damaged"):
-        list(bundle.read_bundled("CI-ToD", "copies"))
+        bundle.stored("CI-ToD", "copies")
 
 
 def test_the_bundle_stays_small():

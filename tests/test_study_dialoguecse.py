@@ -65,7 +65,7 @@ class FakeRun(SimpleNamespace):
 
 
 def fake_run(profile: str, **changes) -> FakeRun:
-    return FakeRun(settings=settings(profile, **changes))
+    return FakeRun(settings=settings(profile, **changes), _opened={})
 
 
 def toy(corpus: Dataset, **changes) -> Corpus:

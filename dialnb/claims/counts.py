@@ -10,22 +10,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import TODBERT
-from dialnb.data.sources import known_name
+from dialnb.data.sources import known_name, read_registry
 from dialnb.errors import Offline
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
 
 NINE = "TOD-BERT"
-EXPECTED = yaml.safe_load((files("dialnb.data") / "registry" / "counts.yaml").read_text("utf-8"))
+EXPECTED = read_registry("counts")
 CORPORA = {
     part.dataset: (EXPECTED[part.dataset][0]["printed"][2], EXPECTED[part.dataset][0].get("remark", ""))
     for part in TODBERT

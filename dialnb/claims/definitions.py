@@ -30,11 +30,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import yaml
 
 from dialnb.claims.evidence import BY
 from dialnb.claims.papers import Fields, load_paper, project_root
 from dialnb.errors import DataError, UnknownName
+from dialnb.files import read_yaml
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""
@@ -84,7 +84,7 @@ def load_claims(slug: str) -> tuple[Claim, ...]:
     """A paper's claims, checked: unknown fields, kinds, shapes or tables, and doubled ids are errors that say where."""
     load_paper(slug)
     path = project_root() / "papers" / slug / "claims.yaml"
-    return parse_claims(slug, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    return parse_claims(slug, read_yaml(path), str(path))
 
 
 def parse_claims(slug: str, raw: list[Fields], where: str) -> tuple[Claim, ...]:

@@ -12,19 +12,17 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
+from dialnb.data.sources import read_registry
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@cache
-def registry(name: str) -> Any:
-    """``leaks.yaml``, the known overlaps, or ``earlier.yaml``: what encoders that were bundled before had read, by the
-    hash of their weights."""
-    return yaml.safe_load((files("dialnb") / "data" / "registry" / f"{name}.yaml").read_text("utf-8"))
+registry = cache(read_registry)
+"""``leaks``, the known overlaps, or ``earlier``: what encoders that were bundled before had read, by the hash of their
+weights."""
 
 
 @cache

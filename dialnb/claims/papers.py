@@ -13,9 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from dialnb.errors import DataError, UnknownName
+from dialnb.files import read_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +125,7 @@ def load_paper(slug: str) -> Paper:
     if slug not in STUDIES:
         raise UnknownName("paper", slug, STUDIES)
     path = project_root() / "papers" / slug / "paper.yaml"
-    return parse_paper(yaml.safe_load(path.read_text(encoding="utf-8")), where=str(path))
+    return parse_paper(read_yaml(path), where=str(path))
 
 
 def parse_paper(raw: Fields, where: str) -> Paper:
@@ -167,8 +166,7 @@ def published(slug: str, table: str) -> pd.DataFrame:
 def load_cells(slug: str) -> Fields:
     """Which tidy rows answer which printed cell (`papers/<slug>/cells.yaml`), and the paper's own encoders."""
     load_paper(slug)
-    path = project_root() / "papers" / slug / "cells.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return read_yaml(project_root() / "papers" / slug / "cells.yaml")
 
 
 def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:

@@ -57,10 +57,8 @@ def init(folder: Path) -> None:
 @NOTEBOOKS
 def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
     """List the papers, their profiles, and what has run."""
-    import yaml
-
     from dialnb.errors import DataError
-    from dialnb.files import read_run
+    from dialnb.files import read_run, read_yaml
     from dialnb.runs.profiles import known_papers, load_profiles, project
 
     root = project(root)
@@ -71,7 +69,7 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
         except DataError as error:
             damaged.append(str(error))
     for slug in known_papers(root):
-        paper = yaml.safe_load((root / "papers" / slug / "paper.yaml").read_text(encoding="utf-8"))
+        paper = read_yaml(root / "papers" / slug / "paper.yaml")
         written = ((notebooks or root / "notebooks") / f"{slug}.ipynb").is_file()
         profiles = ", ".join(load_profiles(slug, root).profiles)
         print(f"{slug:<12} {paper['title']} ({paper['venue']})")

@@ -11,17 +11,16 @@ import functools
 import hashlib
 import json
 import lzma
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.resources import files
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dialnb.data.readers import TRAIN_DEV_TEST, Files, Reader
 from dialnb.data.readers.irc import derive
-from dialnb.data.records import RECORDS, Record
+from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import known_name
-from dialnb.data.tables import decoder
+from dialnb.data.tables import Table, decoder, field_of, parse
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,6 +46,11 @@ class BundledReader(Reader):
     licence: str = ""
     hashes: tuple[str, ...] = ()
 
+    def stored(self, variant: str) -> Table | None:
+        if len(self.sources) > 1:
+            return every_dialogue(self.sources)
+        return None if variant in index()[self.sources[0]]["derived"] else stored(self.sources[0], variant)
+
     def inputs(self, store: Store) -> list[str]:
         return list(self.hashes)
 
@@ -63,34 +67,35 @@ def get_bundled(name: str) -> BundledReader:
         corpora = {key: entry for key, entry in known.items() if entry["corpus"]}
         licence = "; ".join(dict.fromkeys(entry["licence"] for entry in corpora.values()))
         hashes = tuple(entry["sha256"] for entry in corpora.values())
-        return BundledReader(name, (), 1, tuple(corpora), _read_dialogues, licence, hashes)
+        return BundledReader(name, (), 1, tuple(corpora), iter, licence, hashes)
     entry = known[key]
     variants = tuple(filter(None, (*entry["variants"], *entry["derived"])))
-    read = functools.partial(_read, key)
+    read = functools.partial(_derive, key)
     return BundledReader(name, variants, 1, (key,), read, entry["licence"], (entry["sha256"],))
 
 
-def _read(name: str, files: Files, variant: str = "") -> Iterator[Record]:
-    """A variant that is stored, or one that is derived from it by the rules of the dataset's own reader."""
-    entry = index()[name]
-    if variant not in entry["derived"]:
-        yield from read_bundled(name, variant or next(iter(entry["variants"])))
-        return
-    conversations = list(read_bundled(name, "conversations"))
+def _derive(name: str, files: Files, variant: str) -> Iterator[Record]:
+    """A variant that is derived from the conversations by the rules of the dataset's own reader."""
+    table = stored(name, "conversations")
+    conversations = list(map(decoder(table.record), table.cells))
     for split in TRAIN_DEV_TEST:
         yield from derive([dialogue for dialogue in conversations if dialogue.split == split], split, variant)
 
 
-def _read_dialogues(files: Files) -> Iterator[Record]:
-    """All corpora, all of their variants; an id begins with corpus and split."""
-    for name, entry in index().items():
-        for variant in entry["variants"] if entry["corpus"] else ():
-            for dialogue in read_bundled(name, variant):
-                yield replace(dialogue, id=f"{name}/{dialogue.split}/{dialogue.id}")
+def every_dialogue(corpora: Iterable[str]) -> Table:
+    """These corpora, all of their variants; an id begins with corpus and split."""
+    cells = []
+    for name in corpora:
+        for variant in index()[name]["variants"]:
+            found = stored(name, variant).cells
+            for cell, split in zip(found, field_of(found, Dialogue, "split")):
+                cell[0] = f"{name}/{split}/{cell[0]}"
+            cells += found
+    return Table(Dialogue.__name__, cells, {})
 
 
-def read_bundled(name: str, variant: str = "") -> Iterator[Record]:
-    """The records of one stored variant, after the hash of the whole file has been checked."""
+def stored(name: str, variant: str) -> Table:
+    """One stored variant, after the hash of the whole file has been checked."""
     entry = index()[name]
     try:
         data = lzma.decompress(_asset(entry["file"]).read_bytes())
@@ -102,7 +107,7 @@ def read_bundled(name: str, variant: str = "") -> Iterator[Record]:
     before = 0
     for key, part in entry["variants"].items():
         if key == variant:
-            decode = decoder(RECORDS[part["record"]])
-            for line in islice(data.split(b"\n"), before, before + part["rows"]):
-                yield decode(json.loads(line))
+            break
         before += part["rows"]
+    lines = data.split(b"\n")[before : before + part["rows"]]
+    return Table(part["record"], parse(b"[%b]" % b",".join(lines)), {})

@@ -11,16 +11,14 @@ import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import yaml
 
 from dialnb.data.datasets import load
 from dialnb.data.records import TEXTS, Record
-from dialnb.data.sources import known_name
+from dialnb.data.sources import known_name, read_registry
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ class Part:
         return self.dataset + variant + split
 
 
-LISTED = yaml.safe_load((files("dialnb.data") / "registry" / "collections.yaml").read_text("utf-8"))
+LISTED = read_registry("collections")
 COLLECTIONS = {name: tuple(Part(**part) for part in parts) for name, parts in LISTED.items()}
 TODBERT = COLLECTIONS["todbert"]
 CHINESE = COLLECTIONS["chinese"]

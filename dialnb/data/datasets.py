@@ -10,12 +10,13 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
-from dialnb.data.tables import FORMAT, Table, build_table, decoder, fields, open_table
+from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -94,16 +95,14 @@ class Dataset(Sequence):
             if name not in known:
                 found = ", ".join(known) or "none"
                 raise DataError(f"{self.table.kind} records have no field {path!r}; here one of: {found}")
-            hint, place = known[name], list(known).index(name)
-            values = [value[place] for value in values]
+            hint, values = known[name], field_of(values, hint, name)
             if get_origin(hint) is tuple:
                 hint, values = get_args(hint)[0], list(chain.from_iterable(values))
         return list(map(decoder(hint), values))
 
     def sizes(self, name: str) -> list[int]:
         """How many items a field of tuples holds in each record: ``sizes("utterances")``."""
-        place = list(fields(self.table.record)).index(name)
-        return [len(cells[place]) for cells in self._cells()]
+        return list(map(len, field_of(self._cells(), self.table.record, name)))
 
     def texts(self) -> list[str]:
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
@@ -158,22 +157,26 @@ def records_path(reader: Reader, variant: str | None, store: Store, fingerprint:
     return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.json"
 
 
+_in_use: WeakValueDictionary[Path, Table] = WeakValueDictionary()
+"""Tables that something refers to, by the file that is named after what they hold: who opens one again shares it."""
+
+
 def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
-    """The cached table of a reader's records and its fingerprint, read from the sources if need be.
+    """The table of a reader's records and its fingerprint: one in use, stored or cached, else read from the sources.
 
     A file that the registry has no hash for gets one when it is first read, which changes the fingerprint: then the
     records are read once more, so that what is kept is always named after the bytes it came from.
     """
     fingerprint = _fingerprint(reader, variant, store)
     path = records_path(reader, variant or None, store, fingerprint)
-    table = open_table(path, fingerprint)
+    table = _in_use.get(path) or reader.stored(variant) or open_table(path, fingerprint)
     if table is None:
         files = Files(store, reader.sources[0])
-        records = reader(files, variant or None)
-        table = build_table(records, path, fingerprint, files.skipped)
+        table = build_table(reader(files, variant or None), path, fingerprint, files.skipped)
         if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
             return _table(reader, variant, store)
+    _in_use[path] = table
     return table, fingerprint
 
 

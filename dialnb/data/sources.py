@@ -17,11 +17,12 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, unquote
 
-import yaml
-
 from dialnb.errors import UnknownName
+from dialnb.files import read_yaml
 
 DATASET = "dataset"
+
+REGISTRY = files("dialnb.data") / "registry"
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,7 @@ def known_name(kind: str, name: str, known: Collection[str]) -> str:
 @cache
 def load_registry() -> dict[str, Source]:
     """Every source by name: datasets in the order of sources.yaml, then encoders in that of encoders.yaml."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    entries = {}
-    for name in ("sources.yaml", "encoders.yaml"):
-        entries |= yaml.load(_registry_text(name), Loader=loader)
+    entries = read_registry("sources") | read_registry("encoders")
     registry = {}
     pinned = _pinned_files(entries)
     for name, entry in entries.items():
@@ -144,8 +142,9 @@ def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    return csv.DictReader(_registry_text(name).splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.DictReader((REGISTRY / name).read_text("utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _registry_text(name: str) -> str:
-    return (files("dialnb.data") / "registry" / name).read_text("utf-8")
+def read_registry(name: str) -> Any:
+    """What a YAML file of the registry says."""
+    return read_yaml(REGISTRY / f"{name}.yaml")

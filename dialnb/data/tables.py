@@ -43,6 +43,12 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
     return lambda cell: cell
 
 
+def field_of(cells: Iterable[list], record: type, name: str) -> list:
+    """One field of each record; the default where it is missing at the end."""
+    place, default = list(fields(record)).index(name), record.__dataclass_fields__[name].default
+    return [cell[place] if place < len(cell) else default for cell in cells]
+
+
 def _as_list(record: Record) -> list:
     return [getattr(record, name) for name in fields(type(record))]
 
@@ -114,10 +120,7 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
 
 
 def _open(data: bytes, fingerprint: str) -> Table:
-    """The table of a file's bytes; ValueError if it is damaged or was made from other inputs.
-
-    The search for reference cycles pauses: there are millions of lists and no cycles.
-    """
+    """The table of a file's bytes; ValueError if it is damaged or was made from other inputs."""
     head, _, body = data.partition(b"\n")
     try:
         about = json.loads(head)
@@ -127,9 +130,14 @@ def _open(data: bytes, fingerprint: str) -> Table:
         raise ValueError("they are damaged (wrong checksum)")
     if about["fingerprint"] != fingerprint:
         raise ValueError("they were made from other inputs")
+    return Table(about["kind"], parse(body), about["skipped"])
+
+
+def parse(body: bytes) -> list[list]:
+    """The lists of a JSON text. The search for reference cycles pauses: there are millions of lists and no cycles."""
     gc.disable()
     try:
-        return Table(about["kind"], json.loads(body), about["skipped"])
+        return json.loads(body)
     finally:
         gc.enable()
 

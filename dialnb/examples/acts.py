@@ -7,15 +7,14 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-import yaml
-
 from dialnb.data.records import Dialogue
 from dialnb.errors import DataError, check_known
+from dialnb.files import read_yaml
 
 
 @cache
 def _mappings() -> dict[str, dict[str, dict[str, str | None]]]:
-    return yaml.safe_load(files("dialnb.examples").joinpath("acts.yaml").read_text(encoding="utf-8"))
+    return read_yaml(files("dialnb.examples").joinpath("acts.yaml"))
 
 
 def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:

@@ -15,9 +15,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from itertools import accumulate, chain
 
-import yaml
-
 from dialnb.data.records import IntentUtterance, Slot
+from dialnb.files import read_yaml
 
 MODEL = "en_core_web_lg"
 Annotated = tuple[str, tuple[Slot, ...]]
@@ -71,7 +70,7 @@ _TOKEN = re.compile(r"'s\b|\w+(?:[&.-]\w+)*")
 @cache
 def gazetteer() -> dict[tuple[str, ...], str]:
     """Names as tuples of words -> label."""
-    listed = yaml.safe_load(files("dialnb.examples").joinpath("gazetteer.yaml").read_text(encoding="utf-8"))
+    listed = read_yaml(files("dialnb.examples").joinpath("gazetteer.yaml"))
     found = {(name,): "GPE" for name in AFTER_PREPOSITION}
     for label, lists in listed.items():
         for name in chain(*lists):

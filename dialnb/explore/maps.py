@@ -15,17 +15,17 @@ from textwrap import wrap
 from typing import Any
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 from plotly.subplots import make_subplots
 
 from dialnb import plots
+from dialnb.files import read_yaml
 from dialnb.plots.style import INK, looks, png, require
 
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
 """The label of one's own sentences, which stand out."""
-LOOK = yaml.safe_load(Path(__file__).with_name("map.yaml").read_text(encoding="utf-8"))
+LOOK = read_yaml(Path(__file__).with_name("map.yaml"))
 
 
 def _plain(text: str) -> str:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
 from dialnb.data import load
 from dialnb.errors import UnknownName
 from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
-from dialnb.files import say
+from dialnb.files import read_yaml, say
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, job_of
 from dialnb.runs.stages import StageCache, default_stages, fresh_since
@@ -23,7 +21,7 @@ from dialnb.runs.stages import StageCache, default_stages, fresh_since
 RAW = "raw"
 """The encoder as it is, among the methods."""
 
-TOUR = yaml.safe_load(Path(__file__).with_name("methods.yaml").read_text(encoding="utf-8"))
+TOUR = read_yaml(Path(__file__).with_name("methods.yaml"))
 
 
 class Size(NamedTuple):

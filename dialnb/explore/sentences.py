@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
@@ -22,6 +21,7 @@ from dialnb.examples.readings import thin
 from dialnb.explore.maps import OWN, SpaceMap
 from dialnb.explore.methods import RAW, Methods, size_of
 from dialnb.explore.panel import Control, Panel, table
+from dialnb.files import read_yaml
 
 SHARED_INTENTS = Path(__file__).with_name("intents.yaml")
 COLOURS = ("intent", "corpus", "method")
@@ -202,7 +202,7 @@ class Space:
 def _shared_utterances(count: int) -> pd.DataFrame:
     """Text, intent and corpus of utterances that ask for the same in several corpora, those of test splits first."""
     variants, rows = dict(INTENT_SETS.values()), []
-    for intent, named in yaml.safe_load(SHARED_INTENTS.read_text(encoding="utf-8")).items():
+    for intent, named in read_yaml(SHARED_INTENTS).items():
         for corpus, name in named.items():
             records = load(f"bundled/{corpus}", variants[corpus]).filter(intent=name, split=("test", "train"))
             texts = [*records.filter(split="test").texts(), *records.texts()]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
+from dialnb.files import read_yaml
 from dialnb.plots.sketch import DASHED, Page, wrapped
 from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from
 
@@ -97,5 +97,5 @@ def template_system(data: pd.DataFrame) -> Figure:
         "filled": "\n".join(wrapped(text, 40, most=1) for text in texts["filled"]),
     }
     page = Page("From an utterance to three losses")
-    page.draw(yaml.safe_load(SYSTEM.read_text(encoding="utf-8")), words)
+    page.draw(read_yaml(SYSTEM), words)
     return page.cut(4.9)

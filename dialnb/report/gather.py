@@ -12,14 +12,13 @@ from lzma import LZMAError
 from pathlib import Path
 
 import pandas as pd
-import yaml
 from jsonschema import Draft202012Validator
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
 from dialnb.claims.papers import STUDIES, project_root
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, Values, as_it_stands, read_json, read_rows, table_at
+from dialnb.files import ITEMS, Values, as_it_stands, read_json, read_rows, read_yaml, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""
@@ -78,7 +77,7 @@ class Group:
         faults, items = [], []
         for run, folder in zip(self.runs, self.folders):
             if (folder / FAULTS).is_file():
-                faults += yaml.safe_load((folder / FAULTS).read_text(encoding="utf-8"))
+                faults += read_yaml(folder / FAULTS)
             if table_at(folder, ITEMS):
                 items.append(_rows(run, folder, ITEMS))
         complete = items and len(items) == len(self.runs)
@@ -181,7 +180,7 @@ def read_record(path: Path, kind: str) -> Values:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
-    shapes = yaml.safe_load(Path(__file__).with_name("shapes.yaml").read_text(encoding="utf-8"))
+    shapes = read_yaml(Path(__file__).with_name("shapes.yaml"))
     misfits = Draft202012Validator(shapes[kind]).iter_errors(record)
     wrong = [f"{misfit.message} (at {misfit.json_path})" for misfit in misfits]
     if wrong:

@@ -32,7 +32,7 @@ import yaml
 
 from dialnb.claims.papers import SLUGS, project_root
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
-from dialnb.files import Values
+from dialnb.files import Values, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -308,7 +308,7 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
     path = root / "papers" / slug / "profiles.yaml"
     if not path.is_file():
         raise DataError(f"expected the parameters of {slug} in {path}, found no such file; the paper cannot run yet")
-    return parse_profiles(slug, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    return parse_profiles(slug, read_yaml(path), str(path))
 
 
 def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:

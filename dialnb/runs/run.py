@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
 
@@ -25,7 +24,7 @@ from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
 from dialnb.errors import DialnbError, UnknownName, in_words
 from dialnb.examples.readings import Dialogues
-from dialnb.files import ITEMS, LOCK, MEASURED, Values, make_folder, say, time_of, write_json, write_table
+from dialnb.files import ITEMS, LOCK, MEASURED, Values, make_folder, read_yaml, say, time_of, write_json, write_table
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
@@ -82,6 +81,7 @@ class Run:
         self._tables: Values = {}
         self._profiles = load_profiles(slug, root)
         self._data: list[Values] = []
+        self._opened: dict[Any, Any] = {}  # data by name, and what of them is lacking
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers: Workers | None = None
         self._made: set[str] = set()  # keys of stages that workers of this run made
@@ -274,7 +274,7 @@ class Run:
 
     def data(self, name: str, slug: str = "") -> dict[str, Dataset]:
         """What `papers/<slug>/data.yaml` (of this paper, or another) calls ``name``, at the run's level of data."""
-        return self._named_data(name, slug)[0]
+        return dict(self._named_data(name, slug)[0])
 
     def lacking(self, name: str, slug: str = "") -> dict[str, str]:
         """Why some of these data cannot be had, by dataset."""
@@ -282,10 +282,12 @@ class Run:
 
     def _named_data(self, name: str, slug: str) -> tuple[dict[str, Dataset], dict[str, str]]:
         path = self.root / "papers" / (slug or self.slug) / "data.yaml"
-        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        known = read_yaml(path)
         if name not in known:
             raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
-        return choose_datasets(known[name], self.settings["data"])
+        if (slug, name) not in self._opened:
+            self._opened[slug, name] = choose_datasets(known[name], self.settings["data"])
+        return self._opened[slug, name]
 
     # --- results --------------------------------------------------------------------------------------------------
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Reading
+from dialnb.files import read_yaml
 from dialnb.runs.grid import Model
 from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
 
-NAMES = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
+NAMES = read_yaml(Path(__file__).with_name("names.yaml"))
 """By paper: checkpoints by row, and the names that datasets have in its tables."""
 
 

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from importlib.resources import files
 
-import yaml
-
 from dialnb.errors import BadParameter, check_known
+from dialnb.files import read_yaml
 
 CHOICES = {
     "schedule": ("constant", "linear", "onecycle"),
@@ -93,6 +92,6 @@ def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> f
     return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
 
 
-_LISTED = yaml.safe_load(files("dialnb.training").joinpath("settings.yaml").read_text(encoding="utf-8"))
+_LISTED = read_yaml(files("dialnb.training").joinpath("settings.yaml"))
 PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
 """What the papers print, by recipe or paper."""

@@ -37,6 +37,7 @@ from dialnb.errors import DataError
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
+    from dialnb.data.tables import Table
 
 Records = Iterator[Record]
 TRAIN_DEV_TEST = ("train", "dev", "test")
@@ -166,6 +167,10 @@ class Reader:
             raise DataError(f"malformed row at {files.place}: no field {error}") from error
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"malformed row at {files.place}: {error}") from error
+
+    def stored(self, variant: str) -> Table | None:
+        """The records as the package itself holds them; None if they are to be read."""
+        return None
 
     def inputs(self, store: Store) -> list:
         """The source files and their hashes: whatever the records depend on besides the reader."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 from posixpath import basename
 
@@ -142,7 +143,7 @@ def draw_negatives(
     """Distinct texts from other conversations, uniformly over the pool, none equal to the response but for case."""
 
     def draws() -> Iterator[int]:
-        yield from generator.integers(len(pool), size=4 * wanted)
+        yield from generator.integers(len(pool), size=4 * wanted).tolist()
         yield from generator.permutation(len(pool))
 
     taken = {_plain(response)}
@@ -159,5 +160,6 @@ def draw_negatives(
     return negatives
 
 
+@lru_cache(2**16)
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
