@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ class Run:
         self._tables: Values = {}
         self._profiles = load_profiles(slug, root)
         self._data: list[Values] = []
-        self._opened: dict[Any, Any] = {}  # data by name, and what of them is lacking
+        self._opened: dict[Any, Any] = {}  # what a run opens once: data with what of them is lacking, and its raw start
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers: Workers | None = None
         self._made: set[str] = set()  # keys of stages that workers of this run made
@@ -237,9 +238,11 @@ class Run:
         encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
         if again == AS_IT_COMES:
             return encoder
-        reading = Dialogues(self.corpus(), self.settings.get("dialogues"))
-        function, inputs = job_of(self.settings, Model(again, data=reading), encoder, self.settings["seed"])
-        return self.stage(f"raw start: {again}", function, **inputs)["encoder"]
+        if again not in self._opened:
+            reading = Dialogues(self.corpus(), self.settings.get("dialogues"))
+            function, inputs = job_of(self.settings, Model(again, data=reading), encoder, self.settings["seed"])
+            self._opened[again] = self.stage(f"raw start: {again}", function, **inputs)["encoder"]
+        return deepcopy(self._opened[again])  # a row may read it with another pooling
 
     def elsewhere(self, slug: str) -> Settings:
         """The settings that another notebook has in this profile, from this run's encoder and seed."""
