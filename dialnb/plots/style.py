@@ -34,7 +34,14 @@ DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
-STYLE = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("dialnb.mplstyle"), use_default_template=False))
+
+def sheet(name: str) -> dict[str, Any]:
+    """What a style sheet of this folder sets, and nothing else."""
+    path = Path(__file__).with_name(f"{name}.mplstyle")
+    return dict(matplotlib.rc_params_from_file(path, use_default_template=False))
+
+
+STYLE = sheet("dialnb")
 
 
 def split(data: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:

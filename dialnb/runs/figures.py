@@ -15,24 +15,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.files import Values, table_at, write_json
 
 FORMATS = ("png", "svg", "pdf")
-STYLES: dict[str, Values] = {
-    "paper": {},
-    "slides": {
-        "font.size": 16,
-        "axes.titlesize": 18,
-        "lines.linewidth": 2.8,
-        "lines.markersize": 9,
-        "savefig.dpi": 150,
-    },
-    "acl": {
-        "font.family": ["STIXGeneral", "DejaVu Sans"],
-        "font.size": 7.4,
-        "lines.linewidth": 1.0,
-        "lines.markersize": 4,
-        "pdf.fonttype": 42,
-        "savefig.dpi": 300,
-    },
-}
+STYLES: dict[str, Values] = {"paper": {}} | {name: plots.sheet(name) for name in ("slides", "acl")}
 """What a style changes over the project's own look; "paper" is that look. With the letters of "acl" a column is 3.03
 inches wide, as in the papers of the ACL, and a wide figure 6.06; fonts are embedded as TrueType."""
 
