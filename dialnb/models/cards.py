@@ -6,44 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import pandas as pd
+from jinja2 import Template
 
 from dialnb.data.corpora import Conversation
 from dialnb.data.sources import load_registry
-
-HEADER = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [dialogue, dialnb]
-{licence}---
-
-# {title}
-
-{what}
-
-```python
-import dialnb
-
-encoder = dialnb.load_encoder("{name}")
-vectors = encoder.encode(["book a table for two", "a table for 2, please"])
-```
-
-## Scores
-
-Prototype intent classification, accuracy in %, mean of 10 seeds ("±" is the 95 % interval of the average over seeds);
-reproduce with `dialnb evaluate {name}`.
-
-{scores}
-
-## Text it has seen
-
-{data}
-
-## Training
-
-{training}
-"""
 
 
 def pretraining_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: pd.DataFrame, facts) -> str:
@@ -73,28 +42,17 @@ def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.Dat
     counts = Counter()
     for dialogue in dialogues:
         counts[dialogue.corpus] += len(dialogue.utterances)
-    data = ["| corpus | utterances | licence |", "|---|---|---|"]
+    read = []
     for corpus, count in counts.most_common():
         source = load_registry().get(re.split("[/:]", corpus.removeprefix("bundled/"))[0])
-        data.append(f"| {corpus} | {count:,} | {source.licence if source else 'not in the registry'} |")
-    commit = facts["provenance"]["code"]["commit"]
-    made = f"{result.steps:,} steps, {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s; final loss "
-    made += f"{result.last_loss:.3f}; commit {commit or 'unknown'}; "
-    made += "the whole record, curve included, is in `training.json`."
-    rows = "\n".join(f"| {key} | {value} |" for key, value in settings.items())
-    return HEADER.format(
-        licence="license: apache-2.0\n" if encoder.name == "mini" else "",
-        title=encoder.name,
-        what=what,
+        read.append((corpus, count, source.licence if source else "not in the registry"))
+    template = Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8")
+    return Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         name=encoder.name,
-        scores=_markdown(summary.round(2)),
-        data="\n".join(data),
-        training=f"{made}\n\n| setting | value |\n|---|---|\n{rows}",
+        what=what,
+        scores=summary.round(2),
+        read=read,
+        settings=settings,
+        result=result,
+        commit=facts["provenance"]["code"]["commit"],
     )
-
-
-def _markdown(table: pd.DataFrame) -> str:
-    rows = [["shots", *table.columns], ["---"] * (len(table.columns) + 1)]
-    for shots, values in zip(table.index, table.to_numpy()):
-        rows.append([shots, *values])
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
