@@ -10,7 +10,7 @@ from dialnb.plots.matching import architecture, matching_matrices
 from dialnb.plots.pairs import pair_construction
 from dialnb.plots.ranks import critical_difference, rank_grid
 from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
-from dialnb.plots.style import PALETTE, STYLE, save, sheet
+from dialnb.plots.style import PALETTE, STYLE, save
 from dialnb.plots.templates import template_clusters, template_losses, template_system
 from dialnb.plots.windows import frequency_share, window_pairs
 
@@ -38,4 +38,4 @@ _DRAWN = [
 FIGURES = {f"{draw.__module__}:{draw.__name__}": draw for draw in _DRAWN}
 """The closed list of what a stored figure may be drawn again by."""
 
-__all__ = ["FIGURES", "PALETTE", "STYLE", "save", "sheet", *(draw.__name__ for draw in _DRAWN)]
+__all__ = ["FIGURES", "PALETTE", "STYLE", "save", *(draw.__name__ for draw in _DRAWN)]

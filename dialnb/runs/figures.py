@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from dialnb import plots
 from dialnb.errors import DataError, UnknownName
 from dialnb.files import Values, table_at, write_json
+from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
-STYLES: dict[str, Values] = {"paper": {}} | {name: plots.sheet(name) for name in ("slides", "acl")}
+STYLES: dict[str, Values] = {"paper": {}} | {name: sheet(name) for name in ("slides", "acl")}
 """What a style changes over the project's own look; "paper" is that look. With the letters of "acl" a column is 3.03
 inches wide, as in the papers of the ACL, and a wide figure 6.06; fonts are embedded as TrueType."""
 
