@@ -151,7 +151,7 @@ class Run:
     @property
     def train_seeds(self) -> tuple[int, ...]:
         """The seeds that every model is trained with."""
-        return tuple(self.settings.get("train_seeds", (self.settings["seed"],)))
+        return tuple(self.settings.get("train_seeds") or (self.settings["seed"],))
 
     def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
