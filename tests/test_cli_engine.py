@@ -141,5 +141,5 @@ def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(tmp_
     first = [row for row in rows if row["metric"] == "Adversarial first" and row["protocol"] == "paper"]
     assert {row["encoder"] for row in first} == {"sentences", "selector", "cross"} and len(first) == 9
     assert {row["n"] for row in first} == {4} and len({row["value"] for row in first}) > 1
-    assert main(["evaluate", places[1], "--tasks", "adversarial"]) == 1
+    assert main(["evaluate", places[1], "--tasks", "adversarial"]) == 2
     assert "--data" in capsys.readouterr().err
