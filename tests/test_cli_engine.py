@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+import tiny
+from test_examples_manipulations import groups
 
 from benchmarks import __main__ as benchmarks
 from dialnb.cli import main
@@ -12,6 +14,7 @@ from dialnb.data.corpora import Conversation, write_corpus
 from dialnb.errors import DataError
 from dialnb.evaluation import bundled
 from dialnb.models.encoder import load_encoder
+from dialnb.models.selector import Selector
 
 
 @pytest.fixture
@@ -115,3 +118,28 @@ def test_a_place_that_cannot_take_the_encoder_is_refused_before_the_training(
         path.write_text("mine")
     assert train(corpus, tmp_path / name) == 1 and "name another" in capsys.readouterr().err
     assert [path.read_text() for path in kept] == ["mine", "mine"]
+
+
+def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(tmp_path, capsys):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    lists = []
+    for group in groups(4):
+        row = {"context": group.context, "candidates": group.candidates, "labels": group.labels}
+        lists.append(json.dumps(row))
+    data = tmp_path / "lists.jsonl"
+    data.write_text("\n".join(lists), encoding="utf-8")
+    encoder = tiny.encoder(max_position_embeddings=80)
+    encoder.save(tmp_path / "sentences")
+    Selector(encoder.clone(), 64).save(tmp_path / "selector")
+    config = BertConfig(**encoder.transformer.config.to_diff_dict() | {"num_labels": 1})
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "cross")
+    encoder.tokenizer.save_pretrained(tmp_path / "cross")
+    places = [str(tmp_path / name) for name in ("sentences", "selector", "cross")]
+    assert main(["evaluate", *places, "--tasks", "adversarial", "--data", str(data), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
+    first = [row for row in rows if row["metric"] == "Adversarial first" and row["protocol"] == "paper"]
+    assert {row["encoder"] for row in first} == {"sentences", "selector", "cross"} and len(first) == 9
+    assert {row["n"] for row in first} == {4} and len({row["value"] for row in first}) > 1
+    assert main(["evaluate", places[1], "--tasks", "adversarial"]) == 2
+    assert "--data" in capsys.readouterr().err

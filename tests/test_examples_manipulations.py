@@ -165,26 +165,36 @@ def test_each_task_is_written_as_the_paper_shows():
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=12), SEED, PROTOCOL)
-def test_after_trimming_the_target_is_still_the_same_utterance_or_the_input_is_dropped(lengths, seed, protocol):
+def test_after_trimming_the_target_is_still_the_same_utterance(lengths, seed, protocol):
     rng = np.random.default_rng(seed)
     texts = [np.r_[np.int32(1000 + i), np.full(n, 7, np.int32)] for i, n in enumerate([*lengths, 5])]
     for made in manipulate(range(len(lengths)), len(lengths), rng, TASKS, protocol):
         numbers = made.context if made.second is None else [*made.context, made.second]
         written = LAYOUT.manipulation(made, [texts[i] for i in numbers])
-        whole = Layout(2, 3, 80, LAYOUT.marks, 4096).manipulation(made, [texts[i] for i in numbers])
+        cut = [texts[i][:16] for i in numbers]  # a quarter of the length
+        whole = Layout(2, 3, 80, LAYOUT.marks, 4096).manipulation(made, cut)
         assert whole.target == made.target and len(whole.marks) == len(made.context) + (made.task == "insertion")
-        if written is None:
-            assert len(whole.ids) > 64
-            continue
         assert len(written.ids) <= 64 and (written.ids[written.marks] == LAYOUT.marks[made.task]).all()
         behind = [item.ids[item.marks[item.target] + 1] for item in (written, whole)]
         assert behind[0] == behind[1]
 
 
-def test_utterances_are_cut_to_128_tokens_for_the_tasks_but_not_for_selection():
-    layout = Layout(2, 3, 80, LAYOUT.marks, 512)
+@pytest.mark.parametrize("target", [0, 2, 4])
+def test_an_auxiliary_input_loses_what_is_farther_from_its_target(target):
+    made = deletion(range(4), 4, np.random.default_rng(0))._replace(context=list(range(5)), target=target)
+    written = LAYOUT.manipulation(made, pieces(*[16] * 5))
+    lost = {10 + i for i in range(5)} - set(written.ids.tolist())
+    assert len(written.ids) == 64 and 10 + target not in lost
+    assert lost == {0: {14}, 2: {14}, 4: {10}}[target]
+    assert (written.ids == 10).sum() == {0: 16, 2: 12, 4: 0}[target], "in the middle both sides lose"
+
+
+@pytest.mark.parametrize("length", [64, 512])
+def test_utterances_are_cut_to_a_quarter_of_the_length_for_the_tasks_but_not_for_selection(length):
+    layout = Layout(2, 3, 80, LAYOUT.marks, length)
     made = deletion([0], 1, np.random.default_rng(0))
-    assert len(layout.manipulation(made, pieces(5, 300)).ids) == 1 + (1 + 5 + 1) + (1 + 128 + 1) + 1
+    assert len(layout.manipulation(made, pieces(5, 300)).ids) == 1 + (1 + 5 + 1) + (1 + length // 4 + 1) + 1
+    layout = Layout(2, 3, 80, LAYOUT.marks, 512)
     assert len(layout.selection(pieces(300), np.array([7])).ids) == 1 + 301 + 1 + 2 + 1
 
 
@@ -235,6 +245,22 @@ def test_the_foreign_utterance_comes_from_another_conversation_with_more_than_tw
         assert made.context[made.target] in allowed
     with pytest.raises(DataError, match="fewer than 2"):
         manipulation_examples(encoder, same, tasks=("deletion",))
+
+
+def test_negatives_stay_as_they_are_or_are_drawn_anew_from_other_conversations(encoder):
+    fixed, redrawn = (
+        manipulation_examples(encoder, groups(), tasks=(), negatives=kind) for kind in ("fixed", "redrawn")
+    )
+
+    def read(examples, seed):
+        batch = examples.batch(np.arange(12), np.random.default_rng(seed))
+        return [tuple(ids) for ids in batch.tokens["inputs"]]
+
+    first, second = read(redrawn, 1), read(redrawn, 2)
+    assert read(fixed, 1) == read(fixed, 2) and first[::2] == read(fixed, 1)[::2], "right responses stay"
+    assert first[1::2] != second[1::2] and not set(first[1::2]) & set(read(fixed, 1))
+    with pytest.raises(UnknownName, match="negatives"):
+        manipulation_examples(encoder, groups(), negatives="new")
 
 
 def test_rows_read_back_as_their_texts(encoder):

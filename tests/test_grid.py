@@ -134,6 +134,24 @@ def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):
     assert all(stage.cached for stage in run.stages if stage.name in again)
 
 
+def test_a_model_may_have_seeds_of_its_own_and_what_starts_from_it_those_that_both_have(run, talks, asked):
+    models = {
+        "first": Model("DSE-dropout", data=talks, seeds=(1, 2, 3)),
+        "once": Model("DSE", "first", talks, seeds=(3,)),
+    }
+    trained = run.train(models | {"late": Model("DSE", "first", talks)})
+    found = {name: list(trained.of_seed(name)) for name in trained}
+    assert found == {"first": [1, 2, 3], "once": [3], "late": [1, 2]}
+    asked = replace(
+        asked,
+        floors={
+            "TF-IDF": lambda encoder, records, dataset, limit: length_of(trained["first"], records, dataset, limit)
+        },
+    )
+    floors = [a.question.seed for a in run.answers(trained, [asked], run.encoder()) if a.question.model == "TF-IDF"]
+    assert floors == [1, 2, 3], "a floor for every training"
+
+
 def test_a_model_starts_from_another_one_of_the_same_seed(run, talks):
     models = {"late": Model("DSE", "first", talks), "first": Model("DSE-dropout", data=talks)}
     trained = run.train(models)

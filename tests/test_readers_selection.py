@@ -10,7 +10,14 @@ import pytest
 from handmade import read, read_part, splits, store_with, zipped
 
 from dialnb.data.readers import get_reader
-from dialnb.data.readers.irc import build_selection, merge_turns, read_conversations, read_message, strip_addressees
+from dialnb.data.readers.irc import (
+    build_selection,
+    merge_turns,
+    read_conversations,
+    read_message,
+    strip_addressees,
+    thread,
+)
 from dialnb.data.readers.retrieval import matching_groups, retrieval_queries
 from dialnb.data.readers.selection import in_runs, in_tens, selection_groups, selection_rows
 from dialnb.data.records import Dialogue, MatchingGroup, SelectionGroup, Utterance
@@ -323,3 +330,16 @@ def test_retrieval_ids_must_be_rows_of_the_file():
 def test_unknown_variants_are_answered_with_the_known_ones():
     with pytest.raises(Exception, match="selection-100"):
         get_reader("UbuntuIRC").variant("selection-1000")
+
+
+def test_lines_without_annotation_become_conversations_of_two_by_the_names_that_open_them():
+    said = ["ann: my sound is gone", "cat: anyone with kde?", "bob: ann: which card?", "ann: an old one", "annotated"]
+    said += ["dan: cat, yes", "cat: dan: good", "eve: hello", "bob: ann, then try alsa"]
+    log = [Utterance(*line.split(": ", 1)) if ": " in line else line for line in said]
+    found = {talk.id: [item.text for item in talk.utterances] for talk in thread("2005-01-01", log)}
+    assert found == {
+        "2005-01-01~0": ["my sound is gone", "ann: which card?", "an old one", "ann, then try alsa"],
+        "2005-01-01~1": ["anyone with kde?", "cat, yes", "dan: good"],
+    }
+    far = [log[0], *["notice"] * 200, log[2]]
+    assert [len(talk.utterances) for talk in thread("2005-01-01", far)] == [1], "too long ago to be what is answered"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,15 @@ from dialnb import plots
 from dialnb.claims import load_claims
 from dialnb.claims.papers import load_paper
 from dialnb.data import load
+from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.examples.readings import Lists
-from dialnb.models.encoder import load_encoder
-from dialnb.runs.grid import job_of, train_model
+from dialnb.runs.grid import Model, Trained, job_of, train_model
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.results import read_record, read_result, write_result
 from dialnb.studies import ums
+from dialnb.training.pretrain import PretrainingRecipe, pretrain
 from dialnb.training.recipes import fit
 from dialnb.training.settings import TrainingSettings
 
@@ -96,7 +98,9 @@ def test_every_subset_of_table_5_names_its_tasks_and_every_printed_model_is_know
 
 
 def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name(tmp_path):
-    assert [resolved(profile).ablation for profile in ("paper", "gpu")] == ["ELECTRA", "ELECTRA+"]
+    assert [resolved(profile).ablation for profile in ("paper", "gpu")] == ["ELECTRA", "ELECTRA"]
+    assert resolved("gpu").max_length == 512 and resolved("gpu").dev_groups is None, "all validation lists"
+    assert len(resolved("gpu").train_seeds) == 3 and len(resolved("gpu").more_seeds) == 2
     lists = Lists([corpus(tmp_path)])
     job = job_of(resolved("paper"), ums.model(resolved("paper"), lists, TASKS), tiny.encoder(), 1)
     printed = job[1]["settings"]
@@ -127,6 +131,12 @@ def test_every_epoch_is_scored_and_the_best_on_validation_is_kept(trained):
     assert sorted(set(epochs["epoch"])) == [1, 2]
     on_test = epochs[epochs["metric"] == "Adversarial R10@1"]
     assert on_test.groupby("epoch")["seed"].nunique().tolist() == [2, 2]
+    tasks = epochs[epochs["task"].isin(TASKS)].pivot_table("value", ["task", "epoch"], "metric")
+    assert len(tasks) == 6 and tasks["chance"].between(0.16, 0.26).all() and tasks["accuracy"].between(0, 1).all()
+    assert (tasks["skill"] < 1).all() and tasks["loss"].gt(0).all()
+    assert {"selection", *TASKS} <= set(trained["curve"]), "the terms of the loss one by one"
+    terms = trained["curve"][["selection", *TASKS]].sum(axis=1)
+    np.testing.assert_allclose(terms, trained["curve"]["loss"], rtol=1e-5)
     best = epochs[epochs["metric"] == "validation"].set_index("epoch")["value"].max()
     dev = Lists(trained["parts"], split="dev").read()
     assert ums.first_is_right(trained["selector"].score(dev), dev).mean() == pytest.approx(best)
@@ -155,13 +165,35 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
         assert np.isfinite(made.result.curve["loss"]).all()
 
 
-def test_an_electra_of_the_shape_of_the_encoder_starts_from_its_weights_at_half_the_rate():
-    mini, s = load_encoder("mini", device="cpu"), resolved("gpu")
-    warm, cold = (ums.pretrained(shape, "ELECTRA", s, Lists([]), mini) for shape in ("mini", "small"))
-    assert warm.options["warm"] and not cold.options["warm"]
-    assert warm.settings["learning_rate"] == warm.recipe.settings.learning_rate / 2
-    assert warm.labels["encoder"] == "English ELECTRA (from mini)"
-    assert not ums.pretrained("mini", "BERT", s, Lists([])).options["vocabulary"], "Chinese words of its own"
+def test_an_electra_goes_on_from_the_encoder_or_begins_from_scratch():
+    s = resolved("gpu")
+    on, new = (ums.pretrained(shape, "ELECTRA", s, Lists([]), "English", "mini") for shape in ("encoder", "small"))
+    assert on.labels["encoder"] == "English ELECTRA (from mini)" and new.labels["encoder"].endswith("from scratch)")
+    assert on.recipe.settings.learning_rate < new.recipe.settings.learning_rate
+    chinese = ums.pretrained("encoder", "ELECTRA", s, Lists([]), "Chinese", "moka-ai/m3e-small")
+    assert chinese.start == "moka-ai/m3e-small" and chinese.options["vocabulary"]
+    assert not ums.pretrained("mini", "BERT", s, Lists([]), "Chinese", "").options["vocabulary"], "words of its own"
+
+
+def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_it_finds_replaced_tokens(tmp_path):
+    start = tiny.encoder(max_position_embeddings=80)
+    chosen = TrainingSettings(batch_size=8, max_steps=1, learning_rate=1e-12)
+    talks = [Conversation("made", group(i, "train").context) for i in range(6)]
+    made, result = pretrain(
+        talks, PretrainingRecipe("encoder", "electra", settings=chosen), tmp_path, "cpu", start=start
+    )
+    np.testing.assert_allclose(made.encode(tiny.TEXTS), start.encode(tiny.TEXTS), atol=1e-4)
+    assert made.transformer.config.model_type == "electra" and result.facts["skill"] < ums.LEARNED
+    trained = Trained({"E": Model()}, {("E", 1): {"encoder": made, "training": result}})
+    assert ums.least_skill(trained, "E") == result.facts["skill"]
+
+
+def test_a_copy_of_a_split_is_not_counted_and_conversations_are(tmp_path):
+    rows = [group(i, "train") for i in range(3)]
+    rows += [replace(row, id=f"{row.id}copy", split="dev") for row in rows] + [group(9, "test", 10)]
+    found = ums.count_lists({"Ubuntu": [dataset(tmp_path, rows, "made")]})
+    assert set(found["column"]) == {"Ubuntu train", "Ubuntu test"}
+    assert found["substitute"].iloc[0] == "beginnings of 3 Ubuntu IRC conversations"
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_ctrl_c_saves_once_and_the_curve_has_no_hole(tmp_path, undisturbed, caps
     assert signal.getsignal(signal.SIGINT) is before
     assert "stopped after step 5 of 12" in capsys.readouterr().out
     _, facts = checkpoint.load_checkpoint(checkpoint.latest_checkpoint(tmp_path))
-    assert [row[0] for row in facts["curve"]] == [1, 2, 3, 4, 5]
+    assert [row["step"] for row in facts["curve"]] == [1, 2, 3, 4, 5]
     assert_same_run(worker.training(Pressed, tmp_path), undisturbed)
 
 

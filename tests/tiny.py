@@ -171,7 +171,7 @@ def gradient(encoder: Encoder, objective: Objective, examples, settings: Trainin
         parameter.grad = None
     run = _Run(encoder, objective, examples, settings, None, None, "test", False)
     run._enter_training()
-    loss = run.backward(step, run.build(step))
+    loss, _ = run.backward(step, run.build(step))
     run._leave_training()
     named = [*encoder.named_parameters("encoder"), *objective.named_parameters("objective")]
     return float(loss), {name: p.grad.clone() for name, p in named if p.grad is not None}

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click import argument, command, option
+from click import Choice, argument, command, option
 
 from dialnb.commands import JSON, count, together
 from dialnb.errors import BadParameter, DataError, UnknownName
@@ -138,9 +138,14 @@ def train(
 @command()
 @argument("encoders", nargs=-1, required=True, metavar="ENCODER...")
 @option("--data", type=Path, metavar="FILE", help="your own .csv or .jsonl instead of the bundled data")
+@option(
+    "--tasks", type=Choice(["adversarial"]), help="UMS' adversarial test on lists of replies; cross-encoders as well"
+)
 @COLUMN
 @JSON
-def evaluate(encoders: Sequence[str], data: Path | None, columns: Sequence[str], as_json: bool) -> None:
+def evaluate(
+    encoders: Sequence[str], data: Path | None, tasks: str | None, columns: Sequence[str], as_json: bool
+) -> None:
     """Score encoders in few-shot intents.
 
     Or on your own data. ENCODER is a bundled name, a folder or a hub id.
@@ -149,9 +154,15 @@ def evaluate(encoders: Sequence[str], data: Path | None, columns: Sequence[str],
 
     from dialnb.evaluation import bundled, own
     from dialnb.evaluation.foreign import as_encoder
+    from dialnb.models.places import encoder_name
 
-    loaded = [as_encoder(name) for name in encoders]
-    if data:
+    if tasks and not data:
+        raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
+    loaded = [] if tasks else [as_encoder(name) for name in encoders]
+    if tasks:
+        records = own_data(data, columns)
+        parts = [own.adversarial_scores(name, records).assign(encoder=encoder_name(name)) for name in encoders]
+    elif data:
         records = own_data(data, columns)
         if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
             print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)

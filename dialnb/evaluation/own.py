@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
+import torch
 from pandas import DataFrame
 
 from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
+from dialnb.evaluation.adversarial import evaluate_adversarial
 from dialnb.evaluation.diaeval import evaluate_inference
+from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes
-from dialnb.evaluation.selection import cosine_scorer, evaluate_blocks, selection_rows
+from dialnb.evaluation.selection import Scorer, cosine_scorer, evaluate_blocks, selection_rows
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.own import selection_of
+from dialnb.files import read_json
+from dialnb.models.selector import HEADS, Selector
 
 CANDIDATES = 10
+
+
+def adversarial_scores(place: str, records: Dataset) -> DataFrame:
+    """UMS' adversarial test on lists of replies (or dialogues, from which they are made) of one's own."""
+    lists = list(records) if records.table.kind == "SelectionGroup" else _next_utterances(records)
+    return evaluate_adversarial(reply_scorer(place), lists, dataset=records.name)
+
+
+def reply_scorer(place: str) -> Scorer:
+    """How a model scores replies: a selector of `dialnb train UMS` or a cross-encoder (a folder of a transformer with a
+    classifier) reads them together with the context, an encoder compares both by cosine."""
+    if (Path(place) / HEADS).is_file():
+        return Selector.load(place).score
+    kinds = (read_json(Path(place) / "config.json") or {}).get("architectures") or [""]
+    return _cross_scorer(place) if kinds[0].endswith("SequenceClassification") else cosine_scorer(as_encoder(place))
+
+
+def _cross_scorer(place: str) -> Scorer:
+    """The score of a pair is the classifier's one logit, or that of its last class."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(
+        place, use_safetensors=True, local_files_only=True
+    ).eval()
+    tokenizer = AutoTokenizer.from_pretrained(place, truncation_side="left", local_files_only=True)
+    room = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+
+    @torch.inference_mode()
+    def score(groups: list[SelectionGroup]) -> list[list[float]]:
+        scores = []
+        for group in groups:
+            pairs = [" ".join(group.context)] * len(group.candidates), list(group.candidates)
+            inputs = tokenizer(*pairs, truncation=True, max_length=room, padding=True, return_tensors="pt")
+            scores.append(model(**inputs).logits[:, -1].tolist())
+        return scores
+
+    return score
 
 
 def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:

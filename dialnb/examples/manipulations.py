@@ -29,7 +29,8 @@ from dialnb.tokens import Numbers, Tokens, joined, offsets_of
 TASKS = ("insertion", "deletion", "search")
 PROTOCOLS = ("paper", "code")
 MARKS = {"eot": "[EOT]", "insertion": "[INS]", "deletion": "[DEL]", "search": "[SRCH]"}
-MAX_LENGTH, MAX_UTTERANCE, WINDOW = 512, 128, 5
+NEGATIVES = ("fixed", "redrawn")
+MAX_LENGTH, WINDOW = 512, 5
 UNCUT = 1 << 20  # no utterance is longer: inputs are trimmed as a whole
 
 
@@ -156,12 +157,13 @@ class Layout:
             first += [piece, [self.eot]]
         return self.join(first, [response, [self.eot]])
 
-    def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input | None:
-        """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part).
+    def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input:
+        """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part), each cut to a
+        quarter of the longest input.
 
-        Where trimming cut marks away, the target is counted among those that are left; None if it is gone.
+        Where trimming cut marks away, the target is counted among those that are left.
         """
-        mark, context = [self.marks[made.task]], [piece[:MAX_UTTERANCE] for piece in pieces]
+        mark, context = [self.marks[made.task]], [piece[: self.max_length // 4] for piece in pieces]
         second = [] if made.second is None else [context.pop(), [self.eot]]
         first, places = [], offsets_of([len(piece) + 2 for piece in context])
         for piece in context:
@@ -170,18 +172,25 @@ class Layout:
             return self.join([*first, mark], second, places, made.target)
         return self.join(first, second, places[:-1], made.target)
 
-    def join(self, first: list, second: list, marks: ndarray | None = None, target: int = 0) -> Input | None:
-        """``[CLS] first [SEP] second [SEP]`` (no second part: one [SEP]), trimmed; ``marks``: places in ``first``."""
+    def join(self, first: list, second: list, marks: ndarray | None = None, target: int = 0) -> Input:
+        """``[CLS] first [SEP] second [SEP]`` (no second part: one [SEP]), trimmed; ``marks``: places in ``first``.
+
+        The first part loses its oldest tokens or, where it has a target, those on the side that is farther from it.
+        """
         start, end = joined(first), joined(second)
         lost, shortened = trim(len(start), len(end), self.max_length - (3 if second else 2))
+        front = lost
+        if marks is not None:  # up to the middle of what is before the target and what is after it
+            front = int(np.clip(2 * marks[target] - len(start) + lost, 0, 2 * lost)) // 2
+        kept = start[front : len(start) - (lost - front)]
         tail = [end[: len(end) - shortened], [self.sep]] if second else []
-        ids = joined([[self.cls], start[lost:], [self.sep], *tail])
+        ids = joined([[self.cls], kept, [self.sep], *tail])
         types = np.zeros(len(ids), np.int8)
-        types[len(start) - lost + 2 :] = self.second_segment
+        types[len(kept) + 2 :] = self.second_segment
         if marks is None:
             return Input(ids, types, np.zeros(1, np.int64), 0)
-        gone = int(np.searchsorted(marks, lost))
-        return Input(ids, types, marks[gone:] - lost + 1, target - gone) if target >= gone else None
+        gone, left = np.searchsorted(marks, [front, front + len(kept)])
+        return Input(ids, types, marks[gone:left] - front + 1, int(target - gone))
 
 
 def bare_pieces(encoder, texts: Sequence[str], cache=None) -> list[ndarray]:
@@ -198,7 +207,8 @@ class ManipulationExamples:
     ``contexts`` and ``responses`` are numbers into ``pieces``, the token ids of the distinct texts. Foreign utterances
     come from rows with more than 2 utterances and another number in ``conversations``. A batch's tokens
     ``inputs`` are all selection inputs, then those of the tasks; arrays ``{task}_sequence``, ``_position``, ``_mask``
-    ([P, K]) and ``_target`` ([P]) say where the marks lie. Without ``tasks`` this is plain response selection.
+    ([P, K]) and ``_target`` ([P]) say where the marks lie. Without ``tasks`` this is plain response selection. Wrong
+    responses are those of the data, or ``redrawn`` from other conversations every time.
     """
 
     layout: Layout
@@ -209,9 +219,11 @@ class ManipulationExamples:
     conversations: ndarray
     tasks: tuple[str, ...] = TASKS
     protocol: str = "paper"
+    negatives: str = "fixed"
 
     def __post_init__(self) -> None:
         check_known("protocol", self.protocol, PROTOCOLS)
+        check_known("kind of negatives", self.negatives, NEGATIVES)
         for task in self.tasks:
             check_known("task", task, TASKS)
         self.tasks = tuple(task for task in TASKS if task in self.tasks)
@@ -229,22 +241,29 @@ class ManipulationExamples:
         """The auxiliary tasks of a row with label 1, newly drawn."""
         foreign = -1
         if "deletion" in self.tasks:
-            donor = row
-            while self.conversations[donor] == self.conversations[row]:
-                donor = self.donors[rng.integers(len(self.donors))]
+            donor = self._elsewhere(row, self.donors, rng)
             foreign = self.contexts[donor][rng.integers(len(self.contexts[donor]))]
         utterances = (*self.contexts[row], int(self.responses[row]))
         return manipulate(utterances, foreign, rng, self.tasks, self.protocol)
 
+    def _elsewhere(self, row: int, rows: ndarray, rng: Generator) -> int:
+        """One of the rows that is from another conversation."""
+        found = row
+        while self.conversations[found] == self.conversations[row]:
+            found = rows[rng.integers(len(rows))]
+        return found
+
     def batch(self, rows: ndarray, rng: Generator) -> Batch:
-        inputs = [self.selection(row) for row in rows]
+        asked = rows
+        if self.negatives == "redrawn":
+            right = np.flatnonzero(self.labels)
+            asked = [row if self.labels[row] else self._elsewhere(row, right, rng) for row in rows]
+        inputs = [self.selection(*pair) for pair in zip(rows, asked, strict=True)]
         numbers: dict[str, list[int]] = {task: [] for task in self.tasks}  # of the task's inputs
         for row in rows[self.labels[rows] == 1]:
             for drawn in self.draw(row, rng):
-                written = self.write(drawn)
-                if written is not None:
-                    numbers[drawn.task].append(len(inputs))
-                    inputs.append(written)
+                numbers[drawn.task].append(len(inputs))
+                inputs.append(self.write(drawn))
         arrays, counts = {"labels": self.labels[rows]}, {"selection": len(rows)}
         for task, own in numbers.items():
             marks, mask = Tokens.from_lists(inputs[i].marks for i in own).padded()
@@ -255,12 +274,13 @@ class ManipulationExamples:
             counts[task] = len(own)
         return Batch(len(rows), {"inputs": input_tokens(inputs)}, arrays, counts)
 
-    def selection(self, row: int) -> Input:
-        """The input of a row for response selection."""
-        return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[self.responses[row]])
+    def selection(self, row: int, asked: int | None = None) -> Input:
+        """The input of a row for response selection, with its own response or that of another row."""
+        response = self.responses[row if asked is None else asked]
+        return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[response])
 
-    def write(self, drawn: Manipulation) -> Input | None:
-        """The input of an auxiliary task; None where trimming cut its target away."""
+    def write(self, drawn: Manipulation) -> Input:
+        """The input of an auxiliary task."""
         numbers = drawn.context if drawn.second is None else [*drawn.context, drawn.second]
         return self.layout.manipulation(drawn, [self.pieces[i] for i in numbers])
 
@@ -272,6 +292,7 @@ def manipulation_examples(
     cache=None,
     tasks: Sequence[str] = TASKS,
     protocol: str = "paper",
+    negatives: str = "fixed",
 ) -> ManipulationExamples:
     """Every candidate of ``groups`` as a row of its own; ``encoder`` is that of a ``Selector``.
 
@@ -286,4 +307,5 @@ def manipulation_examples(
             contexts.append(context)
             columns.append((texts[response], label, conversation))
     layout, pieces = Layout.of(encoder, max_length), bare_pieces(encoder, list(texts), cache)
-    return ManipulationExamples(layout, pieces, contexts, *np.array(columns).reshape(-1, 3).T, tasks, protocol)
+    columns = np.array(columns).reshape(-1, 3).T
+    return ManipulationExamples(layout, pieces, contexts, *columns, tasks, protocol, negatives)

@@ -68,7 +68,7 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
             made = dialoguecse.model("DialogueCSE I2", s, spoken, start="", labels={})
         case "UMS":
             s = run.elsewhere("ums")
-            made = ums.model(dict(s) | {"dev_groups": None}, dialogues, ums.TASKS)
+            made = ums.model(dict(s) | {"dev_groups": 0}, dialogues, ums.TASKS)
         case _:
             s = run.elsewhere("wmdc" if name.startswith("WMDC") else "dse")
             made = wmdc.model(name, s, dialogues)

@@ -17,7 +17,8 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Reading
 from dialnb.files import read_yaml
 from dialnb.runs.grid import Model
-from dialnb.training.pretrain import PretrainingRecipe, pretraining_settings
+from dialnb.training.pretrain import PretrainingRecipe
+from dialnb.training.settings import PRINTED
 
 NAMES = read_yaml(Path(__file__).with_name("names.yaml"))
 """By paper: checkpoints by row, and the names that datasets have in its tables."""
@@ -30,7 +31,7 @@ def changed(model: Model, settings: Mapping[str, Any], **fields: Any) -> Model:
 
 def from_scratch(shape: str, data: Reading, settings: Mapping[str, Any], kind: str = "bert", **options: Any) -> Model:
     """An encoder of this shape that is pretrained here."""
-    recipe = PretrainingRecipe(shape, kind, settings=pretraining_settings(shape))
+    recipe = PretrainingRecipe(shape, kind, settings=PRINTED[f"pretraining {shape}"])
     return Model(recipe, data=data, settings=settings, options=options)
 
 

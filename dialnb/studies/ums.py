@@ -33,16 +33,20 @@ from dialnb.examples.manipulations import (
 )
 from dialnb.examples.readings import Lists
 from dialnb.models.encoder import Encoder
+from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
-from dialnb.runs.grid import Model, Watch
+from dialnb.runs.grid import Model, Trained, Watch
 from dialnb.studies.shared import count_rows, from_scratch, shape_of
-from dialnb.training.pretrain import has_shape, pretraining_settings
+from dialnb.training.pretrain import GOES_ON
 
 MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
 SENTENCES = 128
 """Tokens of a dialogue that a sentence encoder reads as one text."""
+
+LEARNED = 0.1
+"""The skill in finding replaced tokens from which an ELECTRA counts as learned."""
 
 RIGHT, ADVERSARY = "true response", "adversarial candidate (said before)"
 BATCH = 64
@@ -51,21 +55,23 @@ BATCH = 64
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def pretrained(shape: str, kind: str, s: Mapping[str, Any], data: Any, start: Encoder | None = None) -> Model:
-    """An encoder that is pretrained here: with the words of ``start`` and, where it has that shape, from its weights at
-    half the rate, since one from scratch stays at chance in the steps that a run of minutes has; without ``start`` a
-    Chinese one with words of its own."""
-    language, made = "Chinese", f"{shape}, from scratch"
-    settings = {"epochs": s["chinese_epochs"], "batch_size": 256}
-    options = {"vocabulary": False, "name": f"Chinese {shape}"}
-    if start is not None:
-        language, warm = "English", has_shape(start.transformer, shape)
-        made = f"from {start.name}" if warm else made
-        rate = pretraining_settings(shape).learning_rate * (0.5 if warm else 1)
-        settings = {"epochs": s["pretrain_epochs"], "max_steps": s["pretrain_steps"], "learning_rate": rate}
-        options = {"warm": warm, "name": shape}
+def pretrained(shape: str, kind: str, s: Mapping[str, Any], data: Any, language: str, start: str) -> Model:
+    """An encoder that is pretrained here: the one named ``start`` goes on (shape `GOES_ON`), since one from scratch
+    stays at chance in the steps that a run of minutes has; else one from scratch, a Chinese one with its own words."""
+    goes_on, chinese = shape == GOES_ON, language == "Chinese"
+    settings = {"epochs": s["pretrain_epochs"], "max_steps": s["pretrain_steps"]}
+    if chinese:
+        settings = {"epochs": s["chinese_epochs"], "batch_size": 256}
+    options = {"vocabulary": goes_on or not chinese, "name": f"{language} {kind}"}
     model = from_scratch(shape, data, settings, kind.lower(), **options)
-    return replace(model, labels={"encoder": f"{language} {kind} ({made})"})
+    made = f"from {encoder_name(start)}" if goes_on else f"{shape}, from scratch"
+    return replace(model, start=start if chinese and goes_on else "", labels={"encoder": f"{language} {kind} ({made})"})
+
+
+def least_skill(made: Trained, name: str) -> float:
+    """How well an ELECTRA finds replaced tokens after the worst of its trainings; 1 of an encoder that was given."""
+    trainings = [result["training"] for result in made.of_seed(name).values() if "training" in result]
+    return min((training.facts.get("skill", 1.0) for training in trainings), default=1.0)
 
 
 def post_training(
@@ -92,16 +98,14 @@ def model(
     Where the profile has validation lists the epoch that finds most responses in them is kept, else the last one; with
     a ``probe`` so many test lists are scored after every epoch, original and adversarial.
     """
-    settings = {name: s[name] for name in ("learning_rate", "head_learning_rate")}
+    settings = {name: s[name] for name in ("learning_rate", "head_learning_rate", "warmup")}
     settings["epochs"] = s["sample_epochs"] if corpus in CHINESE else s["epochs"]
-    options = {
-        "max_length": s["max_length"],
-        "tasks": tuple(tasks),
-        "protocol": "paper",
-    } | changes.pop("options", {})
+    settings |= changes.pop("settings", {})
+    options = {"max_length": s["max_length"], "tasks": tuple(tasks), "task_weight": s["task_weight"]}
+    options |= {"protocol": "paper", "negatives": s["negatives"]} | changes.pop("options", {})
     watched = {}
-    if corpus == "Ubuntu" and s["dev_groups"]:
-        watched["validation"] = Lists(lists.parts, s["dev_groups"], "dev")
+    if corpus == "Ubuntu" and s["dev_groups"] != 0:
+        watched |= {"validation": Lists(lists.parts, s["dev_groups"], "dev"), "tasks": options["tasks"]}
     if probe:
         watched["asked"] = Lists(lists.parts, probe, "test")
     watch = Watch(score_epoch, watched | {"seeds": s["adversarial_seeds"]}, best="validation") if watched else None
@@ -109,14 +113,24 @@ def model(
 
 
 def score_epoch(
-    model: Selector, seeds: Sequence[int], validation: Lists | None = None, asked: Lists | None = None
+    model: Selector,
+    seeds: Sequence[int],
+    validation: Lists | None = None,
+    asked: Lists | None = None,
+    tasks: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Score a selector during its training: the share of validation lists it gets right, and the adversarial test."""
+    """Score a selector during its training: the share of validation lists it gets right, how well it does the
+    auxiliary ``tasks`` on them, and the adversarial test."""
     rows = []
     if validation:
         groups = validation.read()
         share = {"validation": first_is_right(model.score(groups), groups).mean()}
-        rows.append(tidy_frame(tidy_rows(share, task="validation", dataset="", protocol="paper", n=len(groups))))
+        found = tidy_rows(share, task="validation", dataset="", protocol="paper", n=len(groups))
+        inputs = auxiliary_inputs(model, groups)
+        for task in tasks:
+            values = task_scores(model, task, inputs[task])
+            found += tidy_rows(values, task=task, dataset="", protocol="paper", n=len(inputs[task]))
+        rows.append(tidy_frame(found))
     if asked:
         rows.append(evaluate_adversarial(ScoreOnce(model.score), asked.read(), dataset="", seeds=seeds))
     return pd.concat(rows, ignore_index=True)
@@ -148,15 +162,20 @@ def statistics(groups: Sequence[SelectionGroup]) -> dict[str, float]:
 
 
 def count_lists(sets: Mapping[str, list[Dataset]]) -> pd.DataFrame:
-    """T1: of "pos:neg" ours is how many negatives there are for a positive."""
+    """T1: of "pos:neg" ours is how many negatives there are for a positive. A copy of a split is not shown."""
     rows = []
     for corpus, parts in sets.items():
-        instead = f"{label(parts)}: a sample" if corpus in CHINESE else "Ubuntu IRC conversations"
-        if parts[0].variant == "official" or parts[0].name == "Ubuntu-V1":
-            instead = ""
+        known = []
         for split, shown in (("train", "train"), ("dev", "val"), ("test", "test")):
             groups = list(parts[0].filter(split=split))
-            if groups:
+            instead = f"{label(parts)}: a sample"
+            if corpus not in CHINESE:
+                instead = f"beginnings of {len(set(map(conversation_of, groups))):,} Ubuntu IRC conversations"
+            if parts[0].variant == "official" or parts[0].name == "Ubuntu-V1":
+                instead = ""
+            said = [(group.context, group.candidates) for group in groups]
+            if groups and said not in known:  # in the sample of E-commerce two files are one
+                known.append(said)
                 named = {"column": f"{corpus} {shown}", "n": len(groups), "substitute": instead}
                 rows += count_rows("model", statistics(groups), **named)
     return pd.DataFrame(rows).assign(task="statistics", metric="count", table="T1")
@@ -248,7 +267,7 @@ TABLES = {
     "T4": "adversary == 'random'",
     "X-adversaries": "task == 'adversarial selection' and protocol == 'paper'",
     "X-encoders": "task == 'adversarial selection'",
-    "X-windows": "(task == 'response selection' or adversary == 'random') and protocol == 'paper'",
+    "X-trials": "(task == 'response selection' or adversary == 'random') and protocol == 'paper'",
 }
 """What of a model's rows a table takes; the others take all of response selection."""
 
@@ -270,7 +289,7 @@ def keep_answer(run, answer, tables: Mapping[str, Mapping[str, str]]) -> None:
     for table, names in tables.items():
         if model not in names:
             continue
-        shown = {"model": names[model], "table": table}
+        shown = {"model": names[model], "table": table, "train_seed": answer.question.seed}
         rows = rows_for(table, answer.rows).assign(**shown)
         items = every[every["task"] == ITEMS.get(table)].assign(**shown)
         if model == "TF-IDF":
@@ -298,21 +317,37 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
     return vectors
 
 
-def mark_vectors(selector: Selector, groups: Sequence[SelectionGroup], seed: int = 24) -> dict[str, tuple]:
-    """Last-layer vectors [m, d] of the special tokens of each task, and which of them is the right one.
-
-    Test dialogues become auxiliary inputs by the paper's windows, drawn once by ``seed``.
-    """
+def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup], seed: int = 24) -> dict[str, list[Input]]:
+    """What each task makes of dialogues by the paper's windows, drawn once by ``seed``."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
     rng = np.random.default_rng(seed)
     inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):
-            written = examples.write(drawn)
-            if written is not None:
-                inputs[drawn.task].append(written)
+            inputs[drawn.task].append(examples.write(drawn))
+    return inputs
+
+
+@torch.inference_mode()
+def task_scores(selector: Selector, task: str, inputs: Sequence[Input]) -> dict[str, float]:
+    """How well an auxiliary task is done: accuracy beside chance, loss, and skill (1 - loss / that of knowing the
+    number of marks alone)."""
+    head, hits, losses_of, usual = selector.heads[task], [], [], []
+    for vectors, one in zip(vectors_at_marks(selector, inputs), inputs, strict=True):
+        logits, count = head(vectors).squeeze(-1)[None], len(one.marks)
+        known, target = torch.ones_like(logits), torch.tensor([one.target], device=logits.device)
+        hits.append(int(logits.argmax()) == one.target)
+        losses_of.append(float(losses.manipulation_task_loss(logits, known, target)))
+        usual.append(np.log(count) - (count - 1) / count * np.log(max(1, count - 1)))
+    chance = np.mean([1 / len(one.marks) for one in inputs])
+    found = {"accuracy": np.mean(hits), "chance": chance, "loss": np.mean(losses_of)}
+    return found | {"skill": 1 - found["loss"] / np.mean(usual)}
+
+
+def mark_vectors(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, tuple]:
+    """Last-layer vectors [m, d] of the special tokens of each task, and which of them is the right one."""
     found = {}
-    for task, written in inputs.items():
+    for task, written in auxiliary_inputs(selector, groups).items():
         right = [np.arange(len(one.marks)) == one.target for one in written]
         found[task] = torch.cat(vectors_at_marks(selector, written)).cpu().numpy(), np.concatenate(right)
     return found

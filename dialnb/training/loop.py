@@ -36,7 +36,7 @@ from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
 WORTH_COMPILING = 1500  # steps; compiling takes 35 to 60 s of a core
-FORMAT = 2  # of checkpoints: their moments are numbered as the optimiser numbers them
+FORMAT = 3  # of checkpoints: the curve has the terms of a loss one by one
 
 
 @dataclass
@@ -44,7 +44,7 @@ class TrainingResult:
     """What a run leaves behind besides the trained encoder."""
 
     steps: int
-    curve: pd.DataFrame  # step, epoch, loss, rate
+    curve: pd.DataFrame  # step, epoch, loss, rate and, of a loss with several terms, each of them
     seconds: float
     examples_per_second: float
     tokens_per_second: float
@@ -101,8 +101,8 @@ class _Run:
         both = dict.fromkeys([*encoder.parameters(), *objective.parameters()])
         self.parameters = [p for p in both if p.requires_grad]
         self.optimiser = make_optimiser(encoder, objective, settings)
-        self.curve: list[tuple[int, float, float]] = []
-        self.pending: list[tuple[int, Tensor]] = []  # losses that nobody has looked at
+        self.curve: list[dict[str, float]] = []
+        self.pending: list[tuple[int, Tensor, Tensors]] = []  # losses that nobody has looked at
         self.tokens_seen = self.examples_seen = 0
         self.interrupts = Interrupts()
         self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
@@ -130,22 +130,30 @@ class _Run:
         sequence = np.random.SeedSequence([self.settings.seed, step, self.rank, chunk])
         torch.manual_seed(int(sequence.generate_state(1)[0]))
 
-    def backward(self, step: int, chunks: list[Batch]) -> Tensor:
-        """Gradients of the whole batch's loss in ``.grad``; returns the loss (its value, detached)."""
+    def backward(self, step: int, chunks: list[Batch]) -> tuple[Tensor, Tensors]:
+        """Gradients of the whole batch's loss in ``.grad``; returns the loss and its averaged terms, detached."""
         totals = self._total_counts(chunks)
         sizes = [len(part) for part in np.array_split(self.plan.rows(step), self.world)]
         if len(chunks) == 1:
             self.seed(step, 0)
             vectors = self.objective.embed(self.encoder, chunks[0])
             terms = self._terms(chunks[0], totals)
-            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else torch.zeros_like(terms)
-            (in_batch + terms).backward()
+            in_batch = self.objective.loss(self._gather(vectors, sizes)) if vectors else self._nothing
+            (in_batch + self._sum(terms)).backward()
         else:
             in_batch, terms = self._cached_backward(step, chunks, totals, sizes)
         if self.world > 1:
             self._sum_gradients()
-            terms = self.accelerator.reduce(terms.detach(), "sum")
-        return in_batch.detach() + terms.detach()
+            terms = {name: self.accelerator.reduce(value.detach(), "sum") for name, value in terms.items()}
+        terms = {name: value.detach() for name, value in terms.items()}
+        return in_batch.detach() + self._sum(terms), terms
+
+    @property
+    def _nothing(self) -> Tensor:
+        return torch.zeros((), device=self.encoder.device)
+
+    def _sum(self, terms: Tensors) -> Tensor:
+        return sum(terms.values(), self._nothing)
 
     def _cached_backward(self, step: int, chunks: list[Batch], totals: dict, sizes: list[int]):
         parts: list[Tensors] = []
@@ -153,8 +161,7 @@ class _Run:
             self.seed(step, i)
             # With gradient although it is thrown away: the same compiled graph draws the same dropout again below.
             parts.append({k: v.detach() for k, v in self.objective.embed(self.encoder, chunk).items()})
-        nothing = torch.zeros((), device=self.encoder.device)
-        in_batch, all_terms, leaves = nothing, nothing, {}
+        in_batch, all_terms, leaves = self._nothing, dict.fromkeys(totals, self._nothing), {}
         if parts[0]:
             leaves = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
             for leaf in leaves.values():
@@ -165,21 +172,23 @@ class _Run:
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
             vectors = self.objective.embed(self.encoder, chunk)
-            loss = terms = self._terms(chunk, totals)
+            terms = self._terms(chunk, totals)
+            loss = self._sum(terms)
             for k, v in vectors.items():
                 gradient = leaves[k].grad
                 if gradient is not None and v.requires_grad:
                     loss = loss + (v * gradient[start : start + len(v)].to(v.dtype)).sum()
             loss.backward()
-            start, all_terms = start + chunk.size, all_terms + terms.detach()
+            start += chunk.size
+            all_terms = {name: value + terms[name].detach() for name, value in all_terms.items()}
         return in_batch, all_terms
 
-    def _terms(self, chunk: Batch, totals: dict[str, float]) -> Tensor:
-        """The averaged losses of a chunk, each weighed by its share of the batch's items."""
-        total = torch.zeros((), device=self.encoder.device)
+    def _terms(self, chunk: Batch, totals: dict[str, float]) -> Tensors:
+        """The averaged losses of a chunk, each weighed by its share of the batch's items; 0 of what it has none of."""
+        terms = dict.fromkeys(totals, self._nothing)
         for name, value in self.objective.terms(self.encoder, chunk).items():
-            total = total + value * (chunk.counts[name] / max(totals[name], 1))
-        return total
+            terms[name] = value * (chunk.counts[name] / max(totals[name], 1))
+        return terms
 
     def _total_counts(self, chunks: list[Batch]) -> dict[str, float]:
         names = sorted(chunks[0].counts)
@@ -251,7 +260,7 @@ class _Run:
 
     def _step(self, step: int, chunks: list[Batch], bar: Bar) -> None:
         """Update the weights, and do what is due after that: save, show the encoder, leave."""
-        self.pending.append((step, self.backward(step, chunks)))
+        self.pending.append((step, *self.backward(step, chunks)))
         # A GPU is looked at one step later, so that it never waits for the host; on a CPU there is nothing to wait for,
         # and a bad loss never reaches the weights.
         self._record(bar, later=1 if self.encoder.device.type == "cuda" else 0)
@@ -297,12 +306,13 @@ class _Run:
     def _record(self, bar: Bar, later: int = 0) -> None:
         """Take the losses of all steps but the last ``later`` ones into the curve; stop at one that is no number."""
         while len(self.pending) > later:
-            step, loss = self.pending.pop(0)
+            step, loss, terms = self.pending.pop(0)
             value = float(loss)
             if not math.isfinite(value):
                 raise TrainingError(self._explain_bad_loss(step, value))
             rate = self.settings.learning_rate * self.settings.rate_factor(step, self.total)
-            self.curve.append((step + 1, value, rate))
+            several = {name: float(term) for name, term in terms.items()} if len(terms) > 1 else {}
+            self.curve.append({"step": step + 1, "loss": value, "rate": rate} | several)
             speed = self.examples_seen / max(bar.format_dict["elapsed"], 1e-9)
             bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
 
@@ -321,7 +331,7 @@ class _Run:
             peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
         facts = {"settings": asdict(self.settings), "objective": self.objective.describe()}
         facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
-        curve = pd.DataFrame(self.curve, columns=["step", "loss", "rate"])
+        curve = pd.DataFrame(self.curve)
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
         return TrainingResult(
             steps=self.total,
@@ -392,5 +402,5 @@ class _Run:
             number, _, name = name.partition(".")
             optimiser["state"].setdefault(int(number), {})[name] = moment
         self.optimiser.load_state_dict(optimiser)
-        self.curve = [tuple(row) for row in facts["curve"]]
+        self.curve = facts["curve"]
         return facts["step"]

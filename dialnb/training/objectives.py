@@ -180,6 +180,24 @@ class ReplacedTokenDetection(Objective):
         self.detector = nn.Sequential(nn.Linear(encoder.dim, encoder.dim), nn.GELU(), nn.Linear(encoder.dim, 1))
 
     def terms(self, encoder, batch: Batch) -> Tensors:
+        logits, labels, scores, replaced = self._detect(encoder, batch)
+        return {
+            "mlm": losses.masked_language_model_loss(logits, labels),
+            "rtd": self.weight * losses.replaced_token_loss(scores, replaced),
+        }
+
+    @torch.inference_mode()
+    def skill(self, encoder, batch: Batch) -> float:
+        """Of what there is to know about replaced tokens, the share that is known: 1 - loss / entropy of their share;
+        0 for who always says how frequent they are."""
+        self.eval()
+        *_, scores, replaced = self._detect(encoder, batch)
+        prior = replaced.mean().logit().expand_as(replaced)
+        found, usual = (losses.replaced_token_loss(each, replaced) for each in (scores, prior))
+        return float(1 - found / usual)
+
+    def _detect(self, encoder, batch: Batch) -> tuple[Tensor, ...]:
+        """Of masked tokens the generator's logits and the words, of all tokens the scores and what was replaced."""
         for name in ("dtype", "attention_dropout", "compiled"):
             setattr(self.generator, name, getattr(encoder, name))
         states, packed = self.generator.hidden(batch.tokens["masked"])
@@ -190,8 +208,4 @@ class ReplacedTokenDetection(Objective):
         corrupted = original.index_copy(0, places, guess)
         found = encoder.states(replace(packed, ids=corrupted))
         scores = self.detector(found.to(self.detector[0].weight.dtype)).squeeze(-1)
-        replaced = (corrupted != original).to(scores.dtype)
-        return {
-            "mlm": losses.masked_language_model_loss(logits, labels),
-            "rtd": self.weight * losses.replaced_token_loss(scores, replaced),
-        }
+        return logits, labels, scores, (corrupted != original).to(scores.dtype)

@@ -17,18 +17,18 @@ AGGREGATIONS = ("I1", "I2")
 
 
 class ManipulationObjective(Objective):
-    """UMS: ``L = L_rs + L_INS + L_DEL + L_SRCH`` over one forward pass of all inputs of the batch.
+    """UMS: ``L = L_rs + weight (L_INS + L_DEL + L_SRCH)`` over one forward pass of all inputs of the batch.
 
     ``heads`` are those of a :class:`dialnb.models.selector.Selector`. Which tasks there are is decided by the examples;
     each term is a mean over its own rows, so that chunks and processes add up to the whole batch.
     """
 
-    def __init__(self, heads: nn.ModuleDict, tasks: Sequence[str]) -> None:
+    def __init__(self, heads: nn.ModuleDict, tasks: Sequence[str], weight: float = 1.0) -> None:
         super().__init__()
         for task in tasks:
             check_known("task", task, set(heads) - {"selection"})
         self.heads = nn.ModuleDict({name: heads[name] for name in ("selection", *tasks)})
-        self.tasks, self.names = tuple(tasks), {"tasks": list(tasks)}
+        self.tasks, self.weight, self.names = tuple(tasks), weight, {"tasks": list(tasks), "weight": weight}
 
     def terms(self, encoder, batch: Batch) -> Tensors:
         states, packed = encoder.hidden(batch.tokens["inputs"])
@@ -42,7 +42,7 @@ class ManipulationObjective(Objective):
                 )
                 vectors = states[packed.places(sequence, position)].to(first.dtype)
                 logits = self.heads[task](vectors).squeeze(-1)
-                terms[task] = losses.manipulation_task_loss(logits, mask, target)
+                terms[task] = self.weight * losses.manipulation_task_loss(logits, mask, target)
         return terms
 
 

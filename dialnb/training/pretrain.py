@@ -37,6 +37,8 @@ def _shape(width: int, layers: int) -> dict[str, int]:
 
 
 SHAPES = {"mini": _shape(256, 4), "small": _shape(384, 6), "medium": _shape(512, 8), "base": _shape(768, 12)}
+GOES_ON = "encoder"  # the shape of an encoder whose pretraining goes on
+ASKED = 2048  # texts in which an ELECTRA looks for replaced tokens at the end
 GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
 
 
@@ -58,7 +60,7 @@ class PretrainingRecipe:
     settings: TrainingSettings = PRINTED["pretraining mini"]
 
     def __post_init__(self) -> None:
-        check_known("shape", self.shape, SHAPES)
+        check_known("shape", self.shape, [*SHAPES, GOES_ON])
         check_known("kind", self.kind, ("bert", "electra"))
 
     def lessons(self, encoder: Encoder, dialogues: Sequence[Conversation], cache) -> tuple[Objective, Examples]:
@@ -108,11 +110,6 @@ def new_transformer(kind: str, shape: dict, vocabulary: int):
     return BertModel(BertConfig(vocab_size=vocabulary, **shape))
 
 
-def has_shape(transformer, shape: str) -> bool:
-    """Is it as wide and as deep as a named shape?"""
-    return all(getattr(transformer.config, name, None) == size for name, size in SHAPES[shape].items())
-
-
 def language_rows(dialogues: Sequence[Conversation], seed: int) -> list[str]:
     """What the language model reads: every distinct utterance, and the dialogues cut into windows of two to six
     neighbouring utterances (so that longer inputs and replies are seen as well)."""
@@ -136,24 +133,32 @@ def pretrain(
     folder=None,
     device: str | None = None,
     name: str = "pretrain",
-    tokenizer=None,
     cache=None,
     start: Encoder | None = None,
 ) -> tuple[Encoder, TrainingResult]:
     """Make vocabulary and encoder and train it on ``dialogues``; ``folder`` keeps checkpoints, so it can be resumed,
-    and ``cache`` (by default the same) the tokenised texts. ``start``, of the same shape, lends its weights."""
+    and ``cache`` (by default the same) the tokenised texts. ``start`` lends its vocabulary and, where the shape is
+    `GOES_ON`, its weights. Of an ELECTRA the facts say how well it tells replaced tokens."""
     seed = recipe.settings.seed
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    tokenizer = tokenizer or train_vocabulary((u for d in dialogues for u in d.utterances), recipe.vocabulary)
+    said = (u for d in dialogues for u in d.utterances)
+    tokenizer = start.tokenizer if start else train_vocabulary(said, recipe.vocabulary)
     with seeded(seed):
-        body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
-        if start is not None:  # BERT's body and ELECTRA's differ by the pooler
-            weights = start.transformer.state_dict()
+        if recipe.shape == GOES_ON:  # BERT's body and ELECTRA's differ by the pooler
+            config, weights = start.transformer.config, start.transformer.state_dict()
+            shape = {name: getattr(config, name) for name in (*SHAPES["mini"], "max_position_embeddings")}
+            body = new_transformer(recipe.kind, shape, config.vocab_size)
             body.load_state_dict({name: weights[name] for name in weights if not name.startswith("pooler.")})
+        else:
+            body = new_transformer(recipe.kind, SHAPES[recipe.shape], len(tokenizer))
         encoder = Encoder(body, tokenizer, name=name).to(device)
         objective, examples = recipe.lessons(encoder, dialogues, cache or folder)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
+    if recipe.kind == "electra":
+        rng = np.random.default_rng(seed)
+        asked = examples.batch(rng.permutation(len(examples))[:ASKED], rng)
+        result.facts["skill"] = objective.skill(encoder.eval(), asked)
     return encoder.eval(), result
 
 

@@ -246,8 +246,8 @@ def _as_replies(data: Sequence) -> list[SelectionGroup]:
     return reply_lists(_as_lists(data))
 
 
-def _manipulation_losses(selector: Selector, tasks: Sequence[str] = TASKS) -> Objective:
-    return ManipulationObjective(selector.heads, tasks)
+def _manipulation_losses(selector: Selector, tasks: Sequence[str] = TASKS, task_weight: float = 1.0) -> Objective:
+    return ManipulationObjective(selector.heads, tasks, task_weight)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -21,21 +21,24 @@ from dialnb.errors import DataError
 
 SEED = 20
 LEAST, MOST = 2, 20  # turns of a context
+REACH = 100  # lines after which a conversation is over
 MESSAGE = re.compile(r"\[\d\d:\d\d\] <([^>]+)> ?(.*)")
 ACTION = re.compile(r"\[\d\d:\d\d\] +\* ?(\S+) ?(.*)")
+ADDRESSED = re.compile(r"(\S+?)\s*[:,]\s")
 NOTICE = re.compile(r"\[\d\d:\d\d\] .*")
 
 Log = list[Utterance | str]
 """The lines of a log: messages, and reasons why the others are none."""
 
 
-@reader("UbuntuIRC", variants=("conversations", "turns", "lines", "selection-10", "selection-100"))
+@reader("UbuntuIRC", variants=("conversations", "turns", "lines", "selection-10", "selection-100", "threads-10"))
 def read_ubuntu_irc(files: Files, variant: str) -> Records:
     """Nicknames are the speakers.
 
     "conversations": gold conversations, message by message; "turns": the same with consecutive messages of a speaker
     merged; "lines": every log as one long dialogue, annotated or not, for language modelling; "selection-10": 1:1
-    training rows, 1:9 dev and test groups; "selection-100": dev and test groups of 100 candidates.
+    training rows, 1:9 dev and test groups; "selection-100": dev and test groups of 100 candidates; "threads-10": as
+    "selection-10", with training rows from the lines without annotation as well (see `thread`).
     """
     for split in TRAIN_DEV_TEST:
         if (variant, split) == ("selection-100", "train"):
@@ -49,7 +52,11 @@ def read_ubuntu_irc(files: Files, variant: str) -> Records:
                 yield Dialogue(date, messages(files, log), split=split)
         else:
             key = f"data/gold.{split}.clusters.txt"
-            yield from derive(read_conversations(files, key, files.read(key), split, logs), split, variant)
+            found = list(read_conversations(files, key, files.read(key), split, logs))
+            if (variant, split) == ("threads-10", "train"):
+                for date, log in logs.items():
+                    found += thread(date, log)
+            yield from derive(found, split, variant.replace("threads", "selection"))
 
 
 def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Records:
@@ -83,19 +90,55 @@ def messages(files: Files, log: Log) -> tuple[Utterance, ...]:
 
 
 def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Records:
-    """The gold conversations: rows ``LOG:line line ...`` name the lines (from 0) that belong together."""
-    annotated = 0
+    """The gold conversations: rows ``LOG:line line ...`` name the lines (from 0) that belong together. Of the ``logs``
+    lines without annotation are left."""
+    annotated, rest = 0, {log: list(lines) for log, lines in logs.items()}
     for row in files.lines(name, data):
         log, _, numbers = row.partition(":")
         if log not in logs:
             raise ValueError(f"there is no log {log!r}")
         lines = [logs[log][int(number)] for number in numbers.split()]
         annotated += len(lines)
+        for number in numbers.split():
+            rest[log][int(number)] = "annotated"
         if said := messages(files, lines):
             yield Dialogue(f"{log}:{numbers.split()[0]}", said, split=split)
         else:
             files.skipped["conversation without a message"] += 1
     files.skipped["line without annotation"] += sum(map(len, logs.values())) - annotated
+    logs.update(rest)
+
+
+def thread(date: str, log: Log) -> Iterator[Dialogue]:
+    """Conversations of two, put together by the names that open messages, as Ubuntu V1 was made.
+
+    Who addresses somebody for the first time answers what that one said last to nobody. What names nobody goes to the
+    conversation that its speaker is in, if there is exactly one.
+    """
+    people = {line.speaker.lower(): line.speaker for line in log if isinstance(line, Utterance)}
+    open_talks: dict[frozenset[str], list[int]] = {}
+    found, loose = [], {}  # conversations, and the last line of each speaker that is in none
+    for number, line in enumerate(log):
+        if not isinstance(line, Utterance):
+            continue
+        open_talks = {pair: talk for pair, talk in open_talks.items() if number - talk[-1] <= REACH}
+        named = ADDRESSED.match(line.text)
+        other = people.get(named[1].lower(), line.speaker) if named else line.speaker
+        if other != line.speaker:
+            pair = frozenset((line.speaker, other))
+            if pair not in open_talks:
+                asked = loose.pop(other, -REACH - 1)
+                open_talks[pair] = [asked] if number - asked <= REACH else []
+                found.append(open_talks[pair])
+            open_talks[pair].append(number)
+            continue
+        own = [talk for pair, talk in open_talks.items() if line.speaker in pair]
+        if len(own) == 1:
+            own[0].append(number)
+        else:
+            loose[line.speaker] = number
+    for lines in found:
+        yield Dialogue(f"{date}~{lines[0]}", tuple(log[number] for number in lines), split="train")
 
 
 def merge_turns(dialogue: Dialogue) -> Dialogue:
