@@ -77,7 +77,7 @@ class Model:
     - ``start``: another model, or an encoder (bundled name, folder, hub id); empty: that of the run;
     - ``data``: what the recipe reads (`dialnb.examples.readings`);
     - ``settings``: of the training, where they differ from recipe and profile; ``options``: of the loss and examples;
-    - ``labels``: further columns of its rows.
+    - ``labels``: further columns of its rows; ``seeds``: of its trainings (empty: those of the run).
     """
 
     recipe: str | Recipe | PretrainingRecipe = ""
@@ -88,6 +88,7 @@ class Model:
     watch: Watch | None = None
     labels: Mapping[str, Any] = field(default_factory=dict)
     pooling: str = ""
+    seeds: Sequence[int] = ()
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
 
     @property
@@ -360,7 +361,9 @@ class Grid:
 
     def train(self) -> Trained:
         """Make every model as soon as what it starts from is there, and answer the questions ahead of time."""
-        seeds, results = self.run.train_seeds, {}
+        results, seeds = {}, list(self.run.train_seeds)
+        for model in self.models.values():
+            seeds += [seed for seed in model.seeds if seed not in seeds]
         jobs = self._waiting("", None, seeds)
         for name, model in self.models.items():
             if not model.recipe:
@@ -392,7 +395,7 @@ class Grid:
         for name, model in self.models.items():
             if model.recipe and start == (model.start if model.start in self.models else ""):
                 encoder = model_of(result) if result else self._start(model)
-                for seed in seeds:
+                for seed in sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds)):
                     jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
         if result and self.run.settings.get("workers", 1) > 1:
             reported = self._reported(start, result)
@@ -487,7 +490,7 @@ def questions(
                     models[Question(name, seed, dataset, task)] = _job(task.evaluate, given, offered, seed)
             for floor, function in task.floors.items() if pieces is not None else ():
                 words = Lexical(pieces, records, floor if floor in WEIGHTINGS else WEIGHTINGS[0])
-                for seed in run.train_seeds:
+                for seed in dict.fromkeys([*run.train_seeds, *(seed for _, seed in results)]):
                     given = {"encoder": words, "records": records, **values}
                     job = _job(function or task.evaluate, given, {"dataset": dataset}, seed)
                     floors[Question(floor, seed, dataset, task)] = job
