@@ -180,8 +180,7 @@ def build_retrieval(
         ranked = np.argsort(-index.get_scores(words[number]), kind="stable")
         ranked = ranked[ranked != number][:pool]
         same = names[ranked] == names[number]
-        relevant, irrelevant = rng.permutation(ranked[same])[:positives].tolist(), ranked[~same].tolist()
-        if not relevant or not irrelevant:
-            relevant, irrelevant = [], []
-        queries.append(RetrievalQuery(number, text, tuple(relevant), tuple(irrelevant), str(names[number])))
+        kinds = rng.permutation(ranked[same])[:positives].tolist(), ranked[~same].tolist()
+        relevant, irrelevant = map(tuple, kinds if all(kinds) else ((), ()))
+        queries.append(RetrievalQuery(number, text, relevant, irrelevant, str(names[number])))
     return queries

@@ -39,15 +39,7 @@ SLUG = "dialoguecse"
 TESTS, REBUILT = NAMES[SLUG]["tests"], NAMES[SLUG]["rebuilt"]
 """Evaluation sets by corpus; those that are rebuilt from intents, by the dialogue act of the utterances that count."""
 
-SEVERAL = ("negatives", "turns")
-MATCHING = {
-    "SiameseBERT-s": ("negatives",),
-    "SiameseBERT-m": SEVERAL,
-    "SiameseBERT-s, both sides": ("negatives",),
-    "SiameseBERT-m, both sides": SEVERAL,
-    "DialogueCSE I1": (*SEVERAL, "temperature"),
-    "DialogueCSE I2": (*SEVERAL, "temperature"),
-}
+MATCHING = NAMES[SLUG]["matching"]
 """The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
 the network of these reads is open in the paper: the context alone, or both sides."""
 
@@ -180,12 +172,7 @@ def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
     intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
     words = [word for session in sessions for text in session for word in text.split()]
     size = len("".join(words)) if characters else len(words)
-    return {
-        "dialogues": len(sessions),
-        "turns": sum(map(len, sessions)),
-        "words": size,
-        "intents": len(intents),
-    }
+    return {"dialogues": len(sessions), "turns": sum(map(len, sessions)), "words": size, "intents": len(intents)}
 
 
 def counted(run, corpus: Corpus) -> dict[str, int]:
@@ -254,17 +241,12 @@ def model(
     half of the layers frozen. In Chinese the epoch that agrees best with the development pairs comes back.
     """
     if recipe == "adaptation":
-        settings = {"epochs": s["adapt_epochs"], "learning_rate": s["adapt_learning_rate"]}
-        settings |= {"batch_size": s["adapt_batch"], "max_steps": s["adapt_steps"]}
-        options = {"sentences": s["sentences"], "head_steps": s["head_steps"]}
+        settings = {name: s[parameter] for name, parameter in NAMES[SLUG]["adaptation"].items()}
+        options = {name: s[name] for name in ("sentences", "head_steps")}
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
-        settings = {
-            "epochs": s["epochs"],
-            "learning_rate": s["learning_rate"],
-            "freeze": -2,
-        }
+        settings = {"epochs": s["epochs"], "learning_rate": s["learning_rate"], "freeze": -2}
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
         if len(corpus.dev):
@@ -278,8 +260,7 @@ def values_of(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any
     if what != "dialogues" or not values:
         return list(values)
     there = counted(run, corpus)["dialogues"]
-    there = min(there, run.settings.dialogues or there)
-    return [*(value for value in values if value < there), there]
+    return sorted({min(value, there, run.settings.dialogues or there) for value in (*values, there)})
 
 
 def vary(
@@ -292,14 +273,15 @@ def vary(
     """A model of the notebook with one thing changed, which is a column of its rows. All models of a sweep have equally
     many steps and looks at the development pairs, however much they read."""
     varied = model(recipe, s, corpus, labels={"model": recipe, what: value}, seeds=s["train_seeds"][: s["sweep_seeds"]])
-    settings = {}
-    if steps := s["sweep_steps"]:
-        settings = {"max_steps": steps, "epochs": steps, "evaluate_every": max(1, steps // 3)}
+    steps, fields = s["sweep_steps"], {}
+    settings = {"max_steps": steps, "epochs": steps, "evaluate_every": -(-steps // 3)} if steps else {}
     if what == "dialogues":
-        return changed(varied, settings, data=replace(corpus.dialogues, limit=value))
-    if what == "freeze":
-        return changed(varied, settings | {"freeze": value})
-    return changed(varied, settings, options=dict(varied.options) | {what: value})
+        fields["data"] = replace(corpus.dialogues, limit=value)
+    elif what == "freeze":
+        settings[what] = value
+    else:
+        fields["options"] = varied.options | {what: value}
+    return changed(varied, settings, **fields)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -432,12 +414,6 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
         real = [torch.ones(len(part)) for part in (turn, response)]
         matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
-        part = {
-            "turn": number,
-            "row": row,
-            "word": np.take(named, row),
-            "column": column,
-        }
-        part |= {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}
-        parts.append(pd.DataFrame(part))
+        part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
+        parts.append(pd.DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
     return pd.concat(parts, ignore_index=True)

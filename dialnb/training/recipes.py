@@ -257,9 +257,7 @@ ALONE = {"learning_rate": 1e-3, "schedule": "constant", "warmup": 0.0, "max_step
 
 _dse = partial(Recipe, paper="dse", objective=_hard_negatives, settings=PRINTED["DSE"])
 _dialoguecse = partial(Recipe, paper="dialoguecse", settings=PRINTED["DialogueCSE"], reads=_as_lists, least=2)
-_siamese = partial(_dialoguecse, objective=_sized(SiameseObjective))
-_both_sides = _sized(SiameseObjective, both=True)
-_one_turn, _flat = partial(_groups, turns=1), partial(_groups, flat=True)
+_contexts_of_siamese = {"SiameseBERT-s": partial(_groups, turns=1), "SiameseBERT-m": partial(_groups, flat=True)}
 _ums = partial(Recipe, paper="ums", settings=PRINTED["UMS"], reads=_as_replies, least=2, prepare=Selector)
 _marked = partial(_ums, settings=PRINTED["next sentences"], prepare=add_marks)
 _words_alone = partial(Recipe, objective=MaskedLanguageModel, reads=list)
@@ -290,10 +288,11 @@ RECIPES = {
             settings=PRINTED["adaptation"],
             heads_first={"learning_rate": 1e-3, "max_steps": 300},
         ),
-        _siamese("SiameseBERT-s", examples=_one_turn),
-        _siamese("SiameseBERT-m", examples=_flat),
-        _siamese("SiameseBERT-s, both sides", examples=_one_turn, objective=_both_sides),
-        _siamese("SiameseBERT-m, both sides", examples=_flat, objective=_both_sides),
+        *(
+            _dialoguecse(name + ", both sides" * both, examples=examples, objective=_sized(SiameseObjective, both=both))
+            for name, examples in _contexts_of_siamese.items()
+            for both in (False, True)
+        ),
         _dialoguecse("DialogueCSE I1", examples=_groups, objective=_sized(MatchingGuidedObjective, aggregation="I1")),
         _dialoguecse("DialogueCSE I2", examples=_groups, objective=_sized(MatchingGuidedObjective)),
         _ums("UMS", examples=manipulation_examples, objective=_manipulation_losses),
