@@ -13,6 +13,8 @@ from test_examples_manipulations import groups as selection_groups
 
 from dialnb.data.records import Dialogue, MatchingGroup, SelectionGroup, Utterance
 from dialnb.errors import DataError, UnknownName
+from dialnb.evaluation.floors import Lexical
+from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.examples.matching import (
     build_groups,
     build_retrieval,
@@ -127,16 +129,38 @@ def labelled(count: int = 60) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_retrieval_set_ranks_by_bm25_and_caps_both_kinds():
-    queries = build_retrieval(labelled(), positives=5, negatives=7, seed=1)
+def test_the_retrieval_set_has_the_nearest_by_bm25_and_a_few_of_those_that_are_relevant():
+    queries = build_retrieval(labelled(), positives=5, pool=30, seed=1)
     assert sorted(q.text for q in queries) == sorted(text for text, _ in labelled())
     for number, query in enumerate(queries):
         assert query.id == number and number not in (*query.positives, *query.negatives)
-        assert (len(query.positives), len(query.negatives)) == (5, 7)
+        assert len(query.positives) == 5 and 1 <= len(query.negatives) <= 25
         assert {queries[i].intent for i in query.positives} == {query.intent}
         assert query.intent not in {queries[i].intent for i in query.negatives}
     query = next(q for q in queries if q.text == "book a table number3")
     assert queries[query.negatives[0]].text == "cancel a table number3", "most words in common first"
+    every = build_retrieval(labelled(), positives=60, pool=30, seed=1)
+    assert {len(q.positives) + len(q.negatives) for q in every} == {30}
+    assert all({*q.positives} < {*all_of.positives} for q, all_of in zip(queries, every))
+    assert any({*q.positives} != {*sorted(all_of.positives)[:5]} for q, all_of in zip(queries, every))
+
+
+def test_a_query_whose_candidates_are_all_of_one_kind_is_a_candidate_only():
+    alike = [(f"play song number{i}", "play") for i in range(9)]
+    queries = build_retrieval([*alike, ("what time is it", "ask"), ("what day is it", "ask")], pool=3)
+    asked = {q.text for q in queries if q.positives}
+    assert len(queries) == 11 and not asked & {text for text, _ in alike} and len(asked) == 2
+
+
+@pytest.mark.mirror
+def test_shared_words_alone_do_not_solve_a_rebuilt_pool(mirror_store):
+    from dialnb.data import load
+    from dialnb.models.encoder import load_encoder
+
+    queries = build_retrieval(labelled_utterances(load("MDC", store=mirror_store)), 1000, seed=24)
+    words = Lexical(load_encoder("mini"), [query.text for query in queries], "BM25")
+    rows = evaluate_retrieval(words, queries, dataset="MDC").set_index(["protocol", "metric"])["value"]
+    assert rows["paper", "MAP"] < rows["floor", "MAP"] + 10, "those that are first by BM25 would be 27 points above"
 
 
 def test_the_retrieval_set_leaves_the_gpu_alone(monkeypatch):

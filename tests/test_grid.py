@@ -260,3 +260,22 @@ def test_a_figure_without_data_is_a_sentence_without_quotes(run):
     said = run.figure("F9", None, data=pd.DataFrame(), caption="", alt="", otherwise="there is no data")
     assert said == said._repr_markdown_() == "Not drawn: there is no data."
     assert run.missing[-1] == {"table": "F9", "reason": "there is no data"}
+
+
+def test_a_model_may_have_fewer_seeds_than_the_run(run, talks, asked):
+    models = {"raw": Model(), "DSE": Model("DSE", data=talks), "once": Model("DSE", "DSE", talks, seeds=(1,))}
+    trained = run.train(models)
+    assert list(trained.results) == [("raw", 1), ("raw", 2), ("DSE", 1), ("DSE", 2), ("once", 1)]
+    assert run.evaluate(trained, [asked]).groupby("model")["train_seed"].nunique().to_dict() == {
+        "DSE": 2,
+        "once": 1,
+        "raw": 2,
+    }
+
+
+def test_rows_name_a_raw_start_that_is_a_model_of_the_notebook(project, talks, asked):
+    settings = {"raw_start": "masked words"}
+    run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "own")
+    models = {"BERT": Model("masked words", str(project / "tiny"), talks), "DSE": Model("DSE", "BERT", talks)}
+    run.evaluate(run.train(models), [asked])
+    assert set(run.results["encoder"]) == {"tiny, masked words"}

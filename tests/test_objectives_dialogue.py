@@ -95,13 +95,13 @@ def cases(name: str):
         examples = manipulation_examples(encoder, rows)
         return encoder, ManipulationObjective(selector.heads, examples.tasks), ByRow(examples)
     encoder = tiny.encoder(dropout=0.0)
-    flat = name == "siamese"
+    flat = name.startswith("siamese")
     examples = matching_examples(encoder, build_groups(conversations(), 4), negatives=4, flat=flat)
-    objective = SiameseObjective(encoder.dim) if flat else MatchingGuidedObjective(encoder.dim, name)
+    objective = SiameseObjective(encoder.dim, "both" in name) if flat else MatchingGuidedObjective(encoder.dim, name)
     return encoder, objective, examples
 
 
-@pytest.mark.parametrize("name", ["manipulation", "next sentence", "I1", "I2", "siamese"])
+@pytest.mark.parametrize("name", ["manipulation", "next sentence", "I1", "I2", "siamese", "siamese, both sides"])
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_chunks_give_the_gradient_of_the_whole_batch(name, chunk):
     encoder, objective, examples = cases(name)
@@ -109,6 +109,20 @@ def test_chunks_give_the_gradient_of_the_whole_batch(name, chunk):
     chunked, parts = tiny.gradient(encoder, objective, examples, TrainingSettings(**EXACT, chunk=chunk))
     assert chunked == pytest.approx(loss, rel=1e-12) and tiny.relative_error(parts, whole) < 1e-9
     assert all(bool(gradient.any()) for key, gradient in parts.items() if key.startswith("objective"))
+
+
+def test_the_network_on_both_sides_reads_the_context_the_response_and_their_distance():
+    encoder, objective, examples = cases("siamese, both sides")
+    batch = examples.batch(np.arange(3), np.random.default_rng(0))
+    vectors = encoder.embed(batch.tokens["texts"], "mean")
+    rows = []
+    for (turn, *_), candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
+        pairs = [(vectors[turn], vectors[place]) for place in candidates]
+        scores = [objective.matching(torch.cat([c, r, (c - r).abs()])) for c, r in pairs]
+        rows.append(-torch.cat(scores).log_softmax(0)[0])
+    assert objective.terms(encoder, batch)["matching"].item() == pytest.approx(
+        torch.stack(rows).mean().item(), abs=1e-5
+    )
 
 
 # --- UMS --------------------------------------------------------------------------------------------------------------

@@ -260,7 +260,7 @@ def own_rows(encoder, folder: Path) -> dict:
         ),
         "inference": evaluation.evaluate_inference(encoder, items, items, items, dataset="mine"),
         "retrieval": evaluation.evaluate_retrieval(
-            encoder, build_retrieval([(r.text, r.intent) for r in mine], positives=3, negatives=5), dataset="mine"
+            encoder, build_retrieval([(r.text, r.intent) for r in mine], positives=3, pool=8), dataset="mine"
         ),
         "similarity": evaluation.evaluate_similarity(encoder, scored, dataset="mine"),
     } | {

@@ -145,14 +145,15 @@ def build_retrieval(
     labelled: Iterable[tuple[str, str]],
     size: int = 2000,
     positives: int = 30,
-    negatives: int = 70,
+    pool: int = 100,
     seed: int = 0,
 ) -> list[RetrievalQuery]:
     """A semantic-retrieval set from labelled utterances, the way the paper made that of MDC.
 
     ``size`` distinct utterances are drawn (all, if there are fewer; texts with several intents, or without a word of
-    two letters, are left out). Each is a query: of the others, ranked by BM25, the first ``positives`` of its intent
-    are relevant and the first ``negatives`` of other intents are not.
+    two letters, are left out). Each is a query whose candidates are the ``pool`` others that BM25 finds first: those of
+    its intent are relevant, at most ``positives`` of them, drawn so that their place in that order tells nothing. Where
+    all candidates are of one kind there is nothing to rank, and the utterance is a candidate only.
     """
     # bm25s imports JAX where it is installed, which would take most of a GPU's memory
     with patch.dict(os.environ, JAX_PLATFORMS=os.environ.get("JAX_PLATFORMS") or "cpu"):
@@ -168,7 +169,8 @@ def build_retrieval(
     clear = [text for text, words in zip(clear, words_of(clear) if clear else ()) if words]
     if len(clear) < 2:
         raise DataError(f"a retrieval set needs at least 2 different labelled utterances, got {len(clear)}")
-    texts = [clear[i] for i in np.random.default_rng(seed).permutation(len(clear))[:size]]
+    rng = np.random.default_rng(seed)
+    texts = [clear[i] for i in rng.permutation(len(clear))[:size]]
     names = np.array([min(intents[text]) for text in texts])
     words = words_of(texts)
     index = bm25s.BM25()
@@ -176,8 +178,9 @@ def build_retrieval(
     queries = []
     for number, text in enumerate(texts):
         ranked = np.argsort(-index.get_scores(words[number]), kind="stable")
-        ranked = ranked[ranked != number]
+        ranked = ranked[ranked != number][:pool]
         same = names[ranked] == names[number]
-        relevant, irrelevant = ranked[same][:positives].tolist(), ranked[~same][:negatives].tolist()
-        queries.append(RetrievalQuery(number, text, tuple(relevant), tuple(irrelevant), str(names[number])))
+        kinds = rng.permutation(ranked[same])[:positives].tolist(), ranked[~same].tolist()
+        relevant, irrelevant = map(tuple, kinds if all(kinds) else ((), ()))
+        queries.append(RetrievalQuery(number, text, relevant, irrelevant, str(names[number])))
     return queries

@@ -102,15 +102,18 @@ class Dialogues:
 
 @dataclass(frozen=True)
 class Sentences:
-    """All sentences of every record, whatever its kind; those of dialogues answer each other."""
+    """All sentences of every record, whatever its kind, but those that ``without`` says too; those of dialogues answer
+    each other."""
 
     corpora: Sequence[Dataset]
+    without: Sequence[Dataset] = ()
 
     def read(self) -> list[Conversation]:
+        known = {text for part in self.without for record in part for text in sentences_of(record)}
         talks = []
         for part in self.corpora:
             for record in part:
-                if said := sentences_of(record):
+                if said := tuple(text for text in sentences_of(record) if text not in known):
                     talks.append(Conversation(part.name, said, part.table.kind == "Dialogue"))
         return talks
 

@@ -214,7 +214,8 @@ class Run:
         model = models[name]
         while model.start in models:
             model = models[model.start]
-        return model.options.get("name") or model.start or self.start
+        name = model.options.get("name") or model.start or self.start
+        return f"{name}, {model.recipe}" if model.recipe == self.settings.get("raw_start") else name
 
     def corpus(self, settings: Settings | None = None) -> list[Dataset]:
         """The dialogue corpora of the profile (or of another one): what is bundled, or a collection of sources."""

@@ -32,20 +32,16 @@ from dialnb.examples.readings import Lacking, Sentences, Sessions, thin
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
-from dialnb.studies.shared import NAMES, count_rows, count_table, from_scratch, shape_of
+from dialnb.runs.run import AS_IT_COMES
+from dialnb.studies.shared import NAMES, changed, count_rows, count_table, from_scratch, shape_of
 
 SLUG = "dialoguecse"
 TESTS, REBUILT = NAMES[SLUG]["tests"], NAMES[SLUG]["rebuilt"]
 """Evaluation sets by corpus; those that are rebuilt from intents, by the dialogue act of the utterances that count."""
 
-SEVERAL = ("negatives", "turns")
-MATCHING = {
-    "SiameseBERT-s": ("negatives",),
-    "SiameseBERT-m": SEVERAL,
-    "DialogueCSE I1": (*SEVERAL, "temperature"),
-    "DialogueCSE I2": (*SEVERAL, "temperature"),
-}
-"""The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence."""
+MATCHING = NAMES[SLUG]["matching"]
+"""The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
+the network of these reads is open in the paper: the context alone, or both sides."""
 
 POOLS_INSTEAD = "retrieval pools rebuilt from the intents of its movie and taxi dialogues"
 WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
@@ -56,11 +52,13 @@ WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Dialogues to train on, the text that encoders are adapted to, and scored pairs that choose the best epoch."""
+    """Dialogues to train on, the text that encoders are adapted to, other text that encoders made here read before, and
+    scored pairs that choose the best epoch."""
 
     name: str
     dialogues: Sessions | Lacking
     text: Sentences
+    before: Sentences | None = None
     dev: Sequence[ScoredPair] = ()
 
     @property
@@ -92,7 +90,8 @@ def needed(s: Mapping[str, Any]) -> list[str]:
 def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
     """Load a corpus at the level of data of a run, as large as the profile ``s`` of this notebook has it.
 
-    Dialogues of fewer than four turns are dropped, but not in MDC (Section 5.1).
+    Dialogues of fewer than four turns are dropped, but not in MDC (Section 5.1). No encoder is adapted to text that it
+    was made of: in Chinese one that is made here reads what is not in the dialogues, and is adapted to these.
     """
     s = s or run.settings
     parts = list(run.data(name, SLUG).values())
@@ -100,7 +99,7 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
     if name != "ECD":
         parts = [part.filter(split="train") for part in parts] if name == "SGD" else parts
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
-        return Corpus(name, dialogues, Sentences(parts))
+        return Corpus(name, dialogues, Sentences(parts), Sentences([load("bundled/dialogues", split="train")], parts))
     complete = list(run.data("ECD complete", SLUG).values())
     if complete or not lacking:
         dialogues = Sessions(complete or parts, 4, s["dialogues"])
@@ -110,7 +109,10 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
         text = [*complete, *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
-    return Corpus(name, dialogues, Sentences(text), released(run, "ECD", "pairs", "dev"))
+    before = Sentences(text, parts)
+    made_here = not s["chinese_encoder"] or s["raw_start"] != AS_IT_COMES
+    own = Sentences(complete or parts) if made_here and parts else Sentences(text)
+    return Corpus(name, dialogues, own, before, released(run, "ECD", "pairs", "dev"))
 
 
 def released(run, name: str, kind: str, split: str) -> Dataset | list:
@@ -153,13 +155,12 @@ def rebuild(
     act: str,
     seed: int = 24,
 ) -> list[RetrievalQuery]:
-    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named: each has 30
-    others of its intent and 70 of other intents in its pool."""
+    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
     dialogues = []
     for dialogue in records:
         said = tuple(utterance for utterance in dialogue.utterances if act in ("", *utterance.acts))
         dialogues.append(replace(dialogue, utterances=said))
-    return build_retrieval(labelled_utterances(dialogues), size, 30, 70, seed)
+    return build_retrieval(labelled_utterances(dialogues), size, seed=seed)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -171,12 +172,7 @@ def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
     intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
     words = [word for session in sessions for text in session for word in text.split()]
     size = len("".join(words)) if characters else len(words)
-    return {
-        "dialogues": len(sessions),
-        "turns": sum(map(len, sessions)),
-        "words": size,
-        "intents": len(intents),
-    }
+    return {"dialogues": len(sessions), "turns": sum(map(len, sessions)), "words": size, "intents": len(intents)}
 
 
 def counted(run, corpus: Corpus) -> dict[str, int]:
@@ -220,18 +216,17 @@ def count_tests(run, rebuilt: Mapping[str, TestSet]) -> None:
 
 
 def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
-    """What a corpus starts from: the encoder of the run or, in Chinese, that of the profile or one from scratch."""
-    if corpus.name != "ECD":
-        return Model()
-    if s["chinese_encoder"]:
-        return Model(start=s["chinese_encoder"])
-    settings = {
-        "epochs": s["pretrain_epochs"],
-        "batch_size": s["pretrain_batch"],
-        "max_steps": s["pretrain_steps"],
-    }
+    """What a corpus starts from: the encoder of its language, as it comes or made a language model again; where the
+    profile names no Chinese one, one from scratch."""
+    encoder = s["chinese_encoder"] if corpus.name == "ECD" else s["encoder"]
+    settings = {"batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
     settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
-    return from_scratch("mini", corpus.text, settings, vocabulary=False, name="mini-chinese")
+    if not encoder:
+        settings["epochs"] = s["pretrain_epochs"]
+        return from_scratch("mini", corpus.before, settings, vocabulary=False, name="mini-chinese")
+    if s["raw_start"] == AS_IT_COMES:
+        return Model(start=encoder)
+    return Model(s["raw_start"], encoder, corpus.before, settings)
 
 
 def model(
@@ -246,17 +241,12 @@ def model(
     half of the layers frozen. In Chinese the epoch that agrees best with the development pairs comes back.
     """
     if recipe == "adaptation":
-        settings = {"epochs": s["adapt_epochs"], "learning_rate": s["adapt_learning_rate"]}
-        settings |= {"batch_size": s["adapt_batch"], "max_steps": s["adapt_steps"]}
-        options = {"sentences": s["sentences"], "head_steps": s["head_steps"]}
+        settings = {name: s[parameter] for name, parameter in NAMES[SLUG]["adaptation"].items()}
+        options = {name: s[name] for name in ("sentences", "head_steps")}
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
-        settings = {
-            "epochs": s["epochs"],
-            "learning_rate": s["learning_rate"],
-            "freeze": -2,
-        }
+        settings = {"epochs": s["epochs"], "learning_rate": s["learning_rate"], "freeze": -2}
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
         if len(corpus.dev):
@@ -265,23 +255,12 @@ def model(
     return Model(recipe, options=options, **given | changes)
 
 
-def usual(run, corpus: Corpus, what: str) -> Any:
-    """The value that a setting has in the main models; of the number of dialogues, all there are."""
-    if what == "dialogues":
-        there = counted(run, corpus)["dialogues"]
-        return min(there, run.settings.dialogues or there)
-    return "both" if what == "sides" else run.settings[what]
-
-
-def unusual(
-    run,
-    corpus: Corpus,
-    what: str,
-    values: Sequence[Any],
-) -> list[Any]:
-    """The values of a sweep that need models of their own; there cannot be more dialogues than all."""
-    main = usual(run, corpus, what) if values else None
-    return [value for value in values if (value < main if what == "dialogues" else value != main)]
+def values_of(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any]:
+    """The values of a sweep on a corpus; there cannot be more dialogues than all."""
+    if what != "dialogues" or not values:
+        return list(values)
+    there = counted(run, corpus)["dialogues"]
+    return sorted({min(value, there, run.settings.dialogues or there) for value in (*values, there)})
 
 
 def vary(
@@ -291,11 +270,18 @@ def vary(
     what: str,
     value: Any,
 ) -> Model:
-    """A model of the notebook with one thing changed, which is a column of its rows."""
-    options = {what: value}
+    """A model of the notebook with one thing changed, which is a column of its rows. All models of a sweep have equally
+    many steps and looks at the development pairs, however much they read."""
+    varied = model(recipe, s, corpus, labels={"model": recipe, what: value}, seeds=s["train_seeds"][: s["sweep_seeds"]])
+    steps, fields = s["sweep_steps"], {}
+    settings = {"max_steps": steps, "epochs": steps, "evaluate_every": -(-steps // 3)} if steps else {}
     if what == "dialogues":
-        options, corpus = {}, replace(corpus, dialogues=replace(corpus.dialogues, limit=value))
-    return model(recipe, s, corpus, options=options, labels={"model": recipe, what: value})
+        fields["data"] = replace(corpus.dialogues, limit=value)
+    elif what == "freeze":
+        settings[what] = value
+    else:
+        fields["options"] = varied.options | {what: value}
+    return changed(varied, settings, **fields)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -428,12 +414,6 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
         real = [torch.ones(len(part)) for part in (turn, response)]
         matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
-        part = {
-            "turn": number,
-            "row": row,
-            "word": np.take(named, row),
-            "column": column,
-        }
-        part |= {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}
-        parts.append(pd.DataFrame(part))
+        part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
+        parts.append(pd.DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
     return pd.concat(parts, ignore_index=True)

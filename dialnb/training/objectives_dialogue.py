@@ -71,23 +71,30 @@ class MatchingGuidedObjective(Objective):
 
 
 class SiameseObjective(Objective):
-    """The SiameseBERT baselines: context through Linear-ReLU-Linear, dot product with every candidate of its group.
+    """The SiameseBERT baselines, whose network the paper does not describe: context through Linear-ReLU-Linear, dot
+    product with every candidate of its group; or, on ``both`` sides, that network on [c; r; |c - r|].
 
     "-s" and "-m" differ in the examples: a context of one turn, or several flattened into one sequence.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, both: bool = False) -> None:
         super().__init__()
-        self.matching = _layers(dim, dim)
+        self.both, self.names = both, {"both": both}
+        self.matching = _layers(3 * dim, 1, dim) if both else _layers(dim, dim)
 
     def terms(self, encoder, batch: Batch) -> Tensors:
         vectors = encoder.embed(batch.tokens["texts"], "mean")
         turns, candidates = (batch.tensor(name, vectors.device) for name in ("turns", "candidates"))
-        return {"matching": losses.siamese_matching_loss(self.matching(vectors[turns[:, 0]]), vectors[candidates])}
+        context, replies = vectors[turns[:, 0]], vectors[candidates]
+        if not self.both:
+            return {"matching": losses.siamese_matching_loss(self.matching(context), replies)}
+        context = context[:, None].expand_as(replies)
+        scores = self.matching(torch.cat([context, replies, (context - replies).abs()], -1))
+        return {"matching": losses.siamese_matching_loss(scores.new_ones(len(scores), 1), scores)}
 
 
-def _layers(dim: int, out: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out))
+def _layers(dim: int, out: int, hidden: int = 0) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, hidden or dim), nn.ReLU(), nn.Linear(hidden or dim, out))
 
 
 def _padded(states: Tensor, packed: Packed, sequences: Tensor) -> tuple[Tensor, Tensor]:

@@ -257,6 +257,7 @@ ALONE = {"learning_rate": 1e-3, "schedule": "constant", "warmup": 0.0, "max_step
 
 _dse = partial(Recipe, paper="dse", objective=_hard_negatives, settings=PRINTED["DSE"])
 _dialoguecse = partial(Recipe, paper="dialoguecse", settings=PRINTED["DialogueCSE"], reads=_as_lists, least=2)
+_contexts_of_siamese = {"SiameseBERT-s": partial(_groups, turns=1), "SiameseBERT-m": partial(_groups, flat=True)}
 _ums = partial(Recipe, paper="ums", settings=PRINTED["UMS"], reads=_as_replies, least=2, prepare=Selector)
 _marked = partial(_ums, settings=PRINTED["next sentences"], prepare=add_marks)
 _words_alone = partial(Recipe, objective=MaskedLanguageModel, reads=list)
@@ -287,8 +288,11 @@ RECIPES = {
             settings=PRINTED["adaptation"],
             heads_first={"learning_rate": 1e-3, "max_steps": 300},
         ),
-        _dialoguecse("SiameseBERT-s", examples=partial(_groups, turns=1), objective=_sized(SiameseObjective)),
-        _dialoguecse("SiameseBERT-m", examples=partial(_groups, flat=True), objective=_sized(SiameseObjective)),
+        *(
+            _dialoguecse(name + ", both sides" * both, examples=examples, objective=_sized(SiameseObjective, both=both))
+            for name, examples in _contexts_of_siamese.items()
+            for both in (False, True)
+        ),
         _dialoguecse("DialogueCSE I1", examples=_groups, objective=_sized(MatchingGuidedObjective, aggregation="I1")),
         _dialoguecse("DialogueCSE I2", examples=_groups, objective=_sized(MatchingGuidedObjective)),
         _ums("UMS", examples=manipulation_examples, objective=_manipulation_losses),
