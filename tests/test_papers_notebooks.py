@@ -79,7 +79,7 @@ PAPERS = {
                     {"raw-intents", "out-of-scope", "utterance-selection", "dialogue-selection"}),
     "dialoguecse": Expected(set(), {"F1", "F2", "geometry", "matching", "spaces", "training"},
                             {"i2-over-siamese-mdc", "over-self-supervised-mdc", "mean-over-cls"}),
-    "ums": Expected(set(), {"F1", "F2", "F3", "F4", "geometry", "training"},
+    "ums": Expected(set(), {"F1", "F2", "F3", "F4", "geometry", "terms", "training"},
                     {"related-not-next", "baselines-collapse", "original-gain", "adversarial-gain", "larger-gain-bert",
                      "smaller-drop", "fewer-fooled", "corpora"}),
     "tadse": Expected(set(), {"F1", "F2", "F3", "F4", "F6", "F8", "compression", "training"},
