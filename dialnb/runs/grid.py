@@ -77,7 +77,7 @@ class Model:
     - ``start``: another model, or an encoder (bundled name, folder, hub id); empty: that of the run;
     - ``data``: what the recipe reads (`dialnb.examples.readings`);
     - ``settings``: of the training, where they differ from recipe and profile; ``options``: of the loss and examples;
-    - ``labels``: further columns of its rows.
+    - ``labels``: further columns of its rows; ``seeds``: of its trainings, where they are not those of the run.
     """
 
     recipe: str | Recipe | PretrainingRecipe = ""
@@ -88,6 +88,7 @@ class Model:
     watch: Watch | None = None
     labels: Mapping[str, Any] = field(default_factory=dict)
     pooling: str = ""
+    seeds: Sequence[int] = ()
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
 
     @property
@@ -392,7 +393,7 @@ class Grid:
         for name, model in self.models.items():
             if model.recipe and start == (model.start if model.start in self.models else ""):
                 encoder = model_of(result) if result else self._start(model)
-                for seed in seeds:
+                for seed in seeds if not model.seeds else [seed for seed in seeds if seed in model.seeds]:
                     jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
         if result and self.run.settings.get("workers", 1) > 1:
             reported = self._reported(start, result)

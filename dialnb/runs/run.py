@@ -151,7 +151,7 @@ class Run:
     @property
     def train_seeds(self) -> tuple[int, ...]:
         """The seeds that every model is trained with."""
-        return tuple(self.settings.get("train_seeds", (self.settings["seed"],)))
+        return tuple(self.settings.get("train_seeds") or (self.settings["seed"],))
 
     def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
@@ -232,13 +232,14 @@ class Run:
         """The encoder that the models of this run start from.
 
         With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
-        reads the dialogues of this run once.
+        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own.
         """
         encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
         if again == AS_IT_COMES:
             return encoder
-        reading = Dialogues(self.corpus(), self.settings.get("dialogues"))
-        function, inputs = job_of(self.settings, Model(again, data=reading), encoder, self.settings["seed"])
+        s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
+        reading = Dialogues(self.corpus(s), s["dialogues"])
+        function, inputs = job_of(s, Model(again, data=reading), encoder, self.settings["seed"])
         return self.stage(f"raw start: {again}", function, **inputs)["encoder"]
 
     def elsewhere(self, slug: str) -> Settings:
