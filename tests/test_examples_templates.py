@@ -26,6 +26,7 @@ from dialnb.examples.templates import (
     slot_type,
     template_examples,
 )
+from dialnb.models.encoder import load_encoder
 from dialnb.training.recipes import fit, get_recipe
 
 
@@ -183,7 +184,7 @@ def test_batches_hold_utterances_twice_and_their_templates_twice(encoder):
         written("bye"),
     ]
     both = [Augmentation(rows, 2), Augmentation(rows[1:], 1)]
-    examples = template_examples(encoder, both)
+    examples = template_examples(encoder, both, sampling="fillings")
     texts = [text for part in both for text in part]
     templates = [t for part in both for t, count in zip(part.templates, part.counts) for _ in range(count)]
     assert len(examples) == len(texts) and len(examples.templates) == 3, "equal templates of two datasets are one"
@@ -195,10 +196,53 @@ def test_batches_hold_utterances_twice_and_their_templates_twice(encoder):
     ]
     ids = batch.arrays["template_ids"]
     assert (ids[0] != ids[1], ids[1] == ids[2]) == (True, True)
-    alone = augmented_dropout_examples(encoder, both)
+    alone = augmented_dropout_examples(encoder, both, sampling="fillings")
     assert [ids.tolist() for ids in alone.batch(chosen, np.random.default_rng(0)).tokens["pair"]] == [
         ids.tolist() for part in (said, said) for ids in part
     ]
+
+
+def test_utterances_are_drawn_alike_with_one_filling_each_and_another_one_later(encoder):
+    rows = [written("bye"), written(("a", "one"), " ", ("a", "two"), " ", ("a", "three"))]
+    filled = [Augmentation(rows, 3)]
+    assert filled[0].counts.tolist() == [1, 27]
+    examples = template_examples(encoder, filled)
+    assert len(examples) == 2 and examples.of_epoch == 2 / 28
+    known = [ids.tolist() for ids in encoder.tokenize(list(filled[0]), 32)]
+    drawn = []
+    for seed in range(300):
+        views = [ids.tolist() for ids in examples.batch(np.array([1, 0]), np.random.default_rng(seed)).tokens["views"]]
+        assert views[1] == known[0] and views[0] == views[2] and views[4] == views[6]
+        drawn.append(known.index(views[0]))
+    assert set(drawn) == set(range(1, 28)), "every filling comes in its turn, and none of another utterance"
+    skewed = template_examples(encoder, filled, sampling="fillings")
+    assert len(skewed) == 28 and skewed.of_epoch == 1 and skewed.template_ids.tolist() == [0] + [1] * 27
+    with pytest.raises(UnknownName, match="sampling"):
+        template_examples(encoder, filled, sampling="rows")
+
+
+def test_the_placeholder_is_one_token_that_learns(tmp_path):
+    encoder, template = tiny.encoder(), "book a {SLOT} for {SLOT}"
+    pieces = encoder.tokenize([template], 32).lengths[0]
+    result = fit("TaDSE", encoder, [augment("ATIS", TOY)], replace(get_recipe("TaDSE").settings, learning_rate=1e-2))
+    trained, ids = result.model, result.model.tokenize([template], 32)[0].tolist()
+    symbol = trained.tokenizer.convert_tokens_to_ids("{SLOT}")
+    assert ids.count(symbol) == 2 and len(ids) < pieces
+    again = load_encoder(trained.save(tmp_path / "kept"), device="cpu")
+    assert again.tokenize([template], 32)[0].tolist() == ids
+    before = fit("TaDSE", tiny.encoder(), [augment("ATIS", TOY)], get_recipe("TaDSE").settings).model  # hardly moves
+    words = [model.transformer.get_input_embeddings().weight[symbol] for model in (before, trained)]
+    assert not torch.allclose(*words, atol=1e-4)
+    split = fit("TaDSE", tiny.encoder(), [augment("ATIS", TOY)], options={"placeholders": ()}).model
+    assert split.tokenize([template], 32).lengths[0] == pieces
+
+
+def test_trainings_of_exactly_so_many_steps_count_epochs_of_the_fillings():
+    settings = replace(get_recipe("TaDSE").settings, steps=7, batch_size=4)
+    for k in (0, 3):
+        data = [Augmentation(TOY, k=k)]
+        result = fit("TaDSE L_u", tiny.encoder(), data, settings).result
+        assert result.steps == 7 and result.curve["epoch"].iloc[-1] == pytest.approx(7 * 3 / len(data[0]))
 
 
 def test_other_data_are_refused_with_advice(encoder):
@@ -213,7 +257,7 @@ def test_every_variant_trains(name, tmp_path):
     before = encoder.encode(list(tiny.TEXTS))
     data = [augment("ATIS", TOY), augment("SNIPS", TOY)]
     result = fit(name, encoder, data, replace(get_recipe(name).settings, learning_rate=1e-3), cache=tmp_path).result
-    assert result.steps == 4 and np.isfinite(result.curve.loss).all()
+    assert result.steps == 2 and np.isfinite(result.curve.loss).all()
     assert not np.allclose(before, encoder.encode(list(tiny.TEXTS)), atol=1e-3)
 
 

@@ -99,6 +99,13 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
 
 
+def test_a_model_may_have_fewer_trainings_than_the_run(run, talks, asked):
+    dse = Model("DSE", data=talks)
+    trained = run.train({"DSE": dse, "once": replace(dse, seeds=(1,), start="DSE", options={"temperature": 0.2})})
+    assert [*trained.results] == [("DSE", 1), ("DSE", 2), ("once", 1)]
+    assert run.evaluate(trained, [asked]).groupby("model")["train_seed"].agg(list)["once"] == [1]
+
+
 def test_a_task_may_name_the_models_that_it_asks_and_the_labels_of_their_rows(run, talks, asked):
     trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks, labels={"model": "ours"})})
     rows = run.evaluate(trained, [replace(asked, only={"DSE": {"model": "DSE, shown", "k": 3}})])

@@ -218,9 +218,11 @@ def test_semantic_compression(ratio, rows, cosine):
     close(torch.cosine_similarity(mixed[0], mixed[1], dim=0), cosine)
 
 
-def test_normalised_compression_ignores_the_lengths_of_its_parts():
+def test_compression_ignores_the_lengths_of_its_parts_unless_told_otherwise():
     plain = losses.semantic_compression(TEMPLATE, FIRST, 0.2)
-    close(losses.semantic_compression(3 * TEMPLATE, 7 * FIRST, 0.2, normalize=True), plain.tolist(), tolerance=1e-12)
+    close(losses.semantic_compression(3 * TEMPLATE, 7 * FIRST, 0.2), plain.tolist(), tolerance=1e-12)
+    mixed = losses.semantic_compression(3 * TEMPLATE, 7 * FIRST, 0.2, normalize=False)
+    close(mixed, (0.6 * TEMPLATE + 5.6 * FIRST).tolist(), tolerance=1e-12)
 
 
 # WMDC

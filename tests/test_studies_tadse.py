@@ -119,11 +119,48 @@ def test_temperature_and_weights_of_the_profile_reach_the_losses(records):
     s = resolved("smoke", temperature=0.2, weight_pair=0.1)
     data = tadse.filled({"SNIPS": records}, s)
     options = {recipe: dict(tadse.model(recipe, s, data).options) for recipe in tadse.LOSSES.values()}
-    assert options["TaDSE L_u"] == {"temperature": 0.2}
+    usual = {"sampling": "utterances", "pooling": "cls"}
+    assert options["TaDSE L_u"] == {"temperature": 0.2} | usual
     assert options["TaDSE"]["weight_pair"] == 0.1 and "weight_pair" not in options["TaDSE L_u + L_t"]
     assert {value for name, value in options["TaDSE"].items() if name.startswith("temperature")} == {0.2}
     printed = tadse.model("TaDSE", resolved("smoke"), data, options=tadse.VARIANTS["both directions"])
-    assert printed.options == {"direction": "both"}
+    assert printed.options == {"direction": "both"} | usual
+
+
+def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(records):
+    s, encoder = resolved("gpu"), tiny.encoder()
+    assert s.train_seeds == (1, 2, 3) and s.rates == (1e-6, 3e-6, 1e-5, 3e-5)
+    for recipe in tadse.LOSSES.values():
+        for k in (0, 3, 5):
+            made = tadse.model(recipe, s, tadse.filled({"SNIPS": records}, s, k=k))
+            trained = job_of(s, tadse.at_chosen_rate(made, {"TaDSE": 3e-6}, "TaDSE"), encoder, 1)[1]["settings"]
+            assert trained.total_steps(10) == trained.total_steps(10_000) == s.steps
+            assert trained.learning_rate == 3e-6 and made.options["pooling"] == "mean" == made.pooling
+
+
+def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smallest_of_equals():
+    rows = [(model, rate, dataset, value) for model, rate, *values in (
+        ("TaDSE", 3e-5, 90, 50), ("TaDSE", 1e-5, 80, 70), ("TaDSE", 1e-6, 75, 75),
+        ("SimCSE-aug", 1e-6, 1, 2), ("SimCSE-aug", 1e-5, 9, 9), ("SimCSE-aug", 3e-5, 0, 10),
+    ) for dataset, value in zip("AB", values)]  # fmt: skip
+    chosen = tadse.chosen_rates(pd.DataFrame(rows, columns=["model", "rate", "dataset", "value"]))
+    assert chosen == {"TaDSE": 1e-6, "SimCSE-aug": 1e-5}
+    assert tadse.chosen_rates(pd.DataFrame()) == {}
+
+
+def test_the_printed_movement_is_the_printed_rate_times_the_printed_steps(records):
+    s = resolved("smoke", steps=10, batch_size=4)
+    made = tadse.model("TaDSE", s, tadse.filled({"MASSIVE": records}, s))
+    fillings = len(made.data.read()[0])
+    assert tadse.rate_of_printed_movement(made) * 10 == pytest.approx(1e-8 * 2 * fillings / 16)
+    longer = tadse.model("TaDSE w/ MLP", s, made.data)
+    assert tadse.rate_of_printed_movement(longer) == pytest.approx(4 * tadse.rate_of_printed_movement(made))
+
+
+def test_neighbours_of_development_utterances_choose_rates(records):
+    given = tiny.encoder(), records, "made", None, None
+    dev = tadse.neighbours_of(*given, split="dev")["rows"]
+    assert dev["n"].tolist() == [20] and tadse.placeholders(records) == ["{what}", "{where}"]
 
 
 def test_equal_models_are_one_stage(records):
@@ -146,7 +183,7 @@ def test_training_hands_out_the_layers_that_compression_needs(records, tmp_path,
     for name, layer in made.get("layers", {}).items():
         ones = torch.ones(2, encoder.dim)
         wanted = torch.tanh(torch.nn.functional.linear(ones, layer["weight"], layer["bias"])).numpy()
-        assert np.allclose(Compressed(encoder, made["layers"])._through(name, ones.numpy()), wanted, atol=1e-6)
+        assert np.allclose(Compressed(encoder, made["layers"], "M_A")._through(name, ones.numpy()), wanted, atol=1e-6)
 
 
 def test_long_training_is_scored_after_every_epoch(records, tmp_path, monkeypatch):
@@ -174,22 +211,25 @@ def test_compression_lies_between_the_utterance_and_its_template(seed, ratio):
     model = Compressed(ENCODER)
     plain, meant = model.plain([row.text for row in rows]), model.templates(rows)
     mixed = model.vectors(rows, meant, ratio)
-    assert np.allclose(mixed, ratio * meant + (1 - ratio) * plain, atol=1e-5)
+    assert np.allclose(mixed, ratio * normalise(meant) + (1 - ratio) * normalise(plain), atol=1e-5)
+    as_they_come = Compressed(ENCODER, reading="lengths").vectors(rows, meant, ratio)
+    assert np.allclose(as_they_come, ratio * meant + (1 - ratio) * plain, atol=1e-5)
     assert np.array_equal(model.vectors(rows, meant, 0), plain)
-    assert np.allclose(mixed[1], plain[1], atol=1e-5), "without slots the template is the utterance"
+    assert np.allclose(mixed[1], normalise(plain)[1], atol=1e-5), "without slots the template is the utterance"
 
 
 ENCODER = tiny.encoder().eval()
 
 
-def test_a_model_with_alignment_is_compressed_behind_its_head():
+def test_the_alignment_layer_is_for_training_unless_asked_for_and_then_stands_behind_the_head():
     dim, rows = ENCODER.dim, [request("hotel", "north")]
     generator = torch.Generator().manual_seed(1)
     layers = {
         name: {"weight": torch.randn(dim, dim, generator=generator), "bias": torch.zeros(dim)}
         for name in ("head", "alignment")
     }
-    model, bare = Compressed(ENCODER, layers), Compressed(ENCODER)
+    model, bare = Compressed(ENCODER, layers, "M_A"), Compressed(ENCODER)
+    assert np.array_equal(Compressed(ENCODER, layers).templates(rows), bare.templates(rows))
     headed = np.tanh(bare.templates(rows) @ layers["head"]["weight"].numpy().T)
     assert np.allclose(model.templates(rows), np.tanh(headed @ layers["alignment"]["weight"].numpy().T), atol=1e-4)
     assert np.array_equal(model.vectors(rows, model.templates(rows), 0), bare.vectors(rows, bare.templates(rows), 0))

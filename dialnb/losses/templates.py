@@ -83,11 +83,11 @@ def template_losses(
 
 
 @in_full_precision
-def semantic_compression(template: Tensor, utterance: Tensor, ratio: float, normalize: bool = False) -> Tensor:
+def semantic_compression(template: Tensor, utterance: Tensor, ratio: float, normalize: bool = True) -> Tensor:
     """TaDSE's vector for inference, ``ratio * t + (1 - ratio) * u``, for reference set and queries alike.
 
-    The parts are mixed as they come, as in the authors' code; with ``normalize`` each is scaled to length 1 first, so
-    that the ratio weighs directions and not lengths. (Scaling the mixture instead would not change its cosines.)
+    Each part has length 1 first, as in the authors' code, so that the ratio weighs directions and not lengths; without
+    ``normalize`` they are mixed as they come. (Scaling the mixture instead would not change its cosines.)
 
     >>> semantic_compression(torch.tensor([[0.6, 0.8]]), torch.tensor([[1.0, 0.0]]), ratio=0.2)
     tensor([[0.9200, 0.1600]])

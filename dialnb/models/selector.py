@@ -13,6 +13,7 @@ from torch import nn
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
+from dialnb.examples.templates import SYMBOL
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
@@ -22,14 +23,25 @@ HEADS = "selector.safetensors"
 
 
 def add_marks(encoder: Encoder, seed: int = 0) -> Encoder:
-    """Give ``encoder`` (in place) the tokens [EOT], [INS], [DEL] and [SRCH] with random embeddings.
+    """Give ``encoder`` (in place) the tokens [EOT], [INS], [DEL] and [SRCH] (UMS)."""
+    return add_tokens(encoder, list(MARKS.values()), seed)
+
+
+def add_placeholders(encoder: Encoder, seed: int = 0, placeholders: Sequence[str] = (SYMBOL,)) -> Encoder:
+    """Give ``encoder`` (in place) the token {SLOT}, or one for each type of slots (TaDSE). As word pieces it would be
+    three, and most templates of ATIS longer than the 32 that are read."""
+    return add_tokens(encoder, list(placeholders), seed)
+
+
+def add_tokens(encoder: Encoder, tokens: list[str], seed: int) -> Encoder:
+    """Give ``encoder`` (in place) further tokens with random embeddings.
 
     Its tokenizer is copied first, since clones share it. Tokens that are there already, as after post-training, keep
     their embeddings.
     """
     tokenizer = copy.deepcopy(encoder.tokenizer)
     known = len(tokenizer)
-    if not tokenizer.add_tokens(list(MARKS.values()), special_tokens=True):
+    if not tokenizer.add_tokens(tokens, special_tokens=True):
         return encoder
     encoder.wordpieces = Wordpieces(tokenizer)
     table = encoder.transformer.get_input_embeddings()

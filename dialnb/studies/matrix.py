@@ -76,7 +76,7 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
     settings = {key: s[key] for key in SHARED if key in s} | dict(made.settings)
     if name not in ("DialogueCSE", UMS):
         settings["batch_size"] = run.settings["batch_size"]
-    settings |= {"epochs": EPOCHS, "max_steps": steps or PILOT}
+    settings |= {"epochs": EPOCHS, "steps": None, "max_steps": steps or PILOT}
     batch = settings["batch_size"] or made.printed.batch_size
     if steps is None:
         settings["batch_size"] = max(2, batch // 4)

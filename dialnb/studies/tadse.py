@@ -16,6 +16,7 @@ import torch
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
+from dialnb.errors import check_known
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
@@ -23,11 +24,12 @@ from dialnb.evaluation.projection import project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
-from dialnb.examples.templates import RULES, Augmentation, make_template
+from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
-from dialnb.studies.shared import NAMES, count_rows
+from dialnb.studies.shared import NAMES, changed, count_rows
+from dialnb.training.recipes import scaled
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
 LOSSES = {"L_u": "TaDSE L_u", "L_u + L_t": "TaDSE L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
@@ -57,9 +59,15 @@ VARIANTS = {
     "code weight and direction": {"weight_pair": 0.01, "direction": "utterance"},
     "both directions": {"direction": "both"},
     "mask_same_template": {"mask_same_template": True},
+    "all fillings drawn alike": {"sampling": "fillings"},
+    "SLOT as word pieces": {"placeholders": ()},
 }
-"""What the paper and the code disagree on, or do not say, as options of the losses."""
+"""What the paper and the code disagree on, or do not say, as options of losses and examples."""
 
+ROW_OF = {"L_u": "SimCSE-aug", "L_u + L_t": "L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
+"""The model of all datasets that a loss has its learning rate from."""
+
+READINGS = ("unit", "lengths", "M_A")
 RATIOS = (0.1, 0.2, 0.5)
 """The coefficients of compression that the paper chooses from, on validation data."""
 
@@ -89,15 +97,16 @@ def model(
     recipe: str,
     s: Mapping[str, Any],
     templates: Templates,
+    pooling: str | None = None,
     **changes: Any,
 ) -> Model:
     """A model as TaDSE's notebook trains it in a profile, from the model "SimCSE"; other notebooks ask for the same.
 
-    Models with M_A are trained longer on a single dataset. Temperature and weights are those of the profile, where it
-    has any; they are the printed ones otherwise.
+    Where the profile names no steps, models with M_A are trained longer on a single dataset. Temperature and weights
+    are those of the profile, where it has any; they are the printed ones otherwise. Training pools as the tests do.
     """
     longer = recipe == LOSSES[ALIGNED] and len(templates.sources) == 1
-    settings = {name: s[name] for name in (*SHARED, "learning_rate") if name in s}
+    settings = {name: s[name] for name in (*SHARED, "steps", "learning_rate") if name in s}
     settings["epochs"] = s["aligned_epochs" if longer else "epochs"]
     if recipe == LOSSES["L_u"]:
         options = {"temperature": s["temperature"]}
@@ -106,14 +115,39 @@ def model(
         options["weight_template"] = s["weight_template"]
         if recipe != LOSSES["L_u + L_t"]:
             options["weight_pair"] = s["weight_pair"]
+    pooling = s["pooling"] if pooling is None else pooling
+    options |= {"sampling": s["sampling"], "pooling": pooling or None}
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
-    given = {
-        "start": "SimCSE",
-        "pooling": s["pooling"],
-        "settings": settings,
-        "options": options,
-    }
-    return Model(recipe, data=templates, **given | changes)
+    given = {"start": "SimCSE", "settings": settings, "options": options}
+    return Model(recipe, data=templates, pooling=pooling, **given | changes)
+
+
+def at_chosen_rate(made: Model, rates: Mapping[str, float], row: str) -> Model:
+    """A model at the rate that was chosen for its row, or as it is where none was."""
+    return changed(made, {"learning_rate": rates[row]}) if row in rates else made
+
+
+def chosen_rates(rows: pd.DataFrame) -> dict[str, float]:
+    """The rate of each model with the best accuracy on average over the development sets, the smallest of equals."""
+    if rows.empty:
+        return {}
+    means = rows.pivot_table("value", "model", "rate", sort=False).sort_index(axis=1)
+    return {name: float(rate) for name, rate in means.idxmax(axis=1).items()}
+
+
+def rate_of_printed_movement(made: Model) -> float:
+    """The rate at which the steps of a model can move a weight as far as the printed rate in all printed steps."""
+    printed = made.printed
+    epochs = made.settings["epochs"] or printed.epochs
+    fillings = sum(len(part) for part in made.data.read())
+    batch = made.settings["batch_size"] or printed.batch_size
+    taken = scaled(printed, **made.settings).total_steps(-(-fillings // batch))
+    return printed.learning_rate * epochs * fillings / printed.batch_size / taken
+
+
+def placeholders(records: Dataset) -> list[str]:
+    """Every placeholder that names its slot type in the training utterances."""
+    return [f"{{{name}}}" for name in sorted(entity_book(records.filter(split="train")))]
 
 
 def order_name(k: int) -> str:
@@ -152,9 +186,10 @@ def neighbours_of(
     references: int | None,
     ks: Sequence[int] = (1,),
     pooling: str = "",
+    split: str = "test",
 ) -> dict[str, pd.DataFrame]:
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
-    known, asked = parts_of(records, limit, references)
+    known, asked = parts_of(records, limit, references, split)
     pooling = pooling or encoder.pooling
     vectors = []
     for part in (known, asked):
@@ -223,12 +258,15 @@ def scored(
 class Compressed:
     """A model with its templates: ``ratio * t + (1 - ratio) * u`` for utterances u and their templates t.
 
-    M_A was trained on what the head gives, so a model that has it is compressed there: u and t pass the head, t then
-    M_A. Models without are compressed as they are tested, without the head, and so is everything at ratio 0.
+    ``reading``: "unit" mixes vectors of length 1, as the authors' code does, "lengths" vectors as they come. "M_A"
+    applies that layer at inference, which the code does not: it was trained on what the head gives, so u and t pass
+    the head and t then M_A. At ratio 0 all are the vectors that are tested elsewhere.
     """
 
-    def __init__(self, encoder: SupportsEncode, layers: Layers | None = None) -> None:
-        self.encoder, self.pooling, self.layers = EncodeOnce(encoder), encoder.pooling, layers or {}
+    def __init__(self, encoder: SupportsEncode, layers: Layers | None = None, reading: str = "unit") -> None:
+        check_known("reading of compression", reading, READINGS)
+        self.encoder, self.pooling, self.reading = EncodeOnce(encoder), encoder.pooling, reading
+        self.layers = layers if layers and reading == "M_A" else {}
 
     def plain(self, texts: Sequence[str]) -> np.ndarray:
         return encode(self.encoder, texts, pooling=self.pooling, max_length=LENGTH)
@@ -249,7 +287,8 @@ class Compressed:
         texts = [row.text for row in rows]
         if not ratio:
             return self.plain(texts)
-        return semantic_compression(torch.from_numpy(templates), torch.from_numpy(self._inside(texts)), ratio).numpy()
+        parts = torch.from_numpy(templates), torch.from_numpy(self._inside(texts))
+        return semantic_compression(*parts, ratio, normalize=self.reading != "lengths").numpy()
 
     def _inside(self, texts: Sequence[str]) -> np.ndarray:
         vectors = self.plain(texts)
@@ -271,10 +310,11 @@ def compression_of(
     references: int | None,
     ratios: Sequence[float],
     layers: Layers | None = None,
+    reading: str = "unit",
 ) -> dict[str, pd.DataFrame]:
     """Accuracy at each ratio, with gold and with retrieved templates of the test utterances. Rows of the ratio that is
     best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
-    model, parts = Compressed(encoder, layers), []
+    model, parts = Compressed(encoder, layers, reading), []
     for split in ("dev", "test"):
         known, asked = parts_of(records, limit, references, split)
         means = model.templates(known)
@@ -314,14 +354,13 @@ def space_of(
     limit: int | None,
     folds: int,
     ratios: Sequence[float],
-    layers: Layers | None = None,
 ) -> pd.DataFrame:
     """Alignment, uniformity and silhouette of the test utterances at each ratio: of all (protocol ``paper``), and of
     ``folds`` disjoint parts as replicates (protocol ``folds``), since one value has no interval."""
     from sklearn.metrics import silhouette_score
 
     _, test = parts_of(records, limit, 1)
-    model, intents = Compressed(encoder, layers), np.array([row.intent for row in test])
+    model, intents = Compressed(encoder), np.array([row.intent for row in test])
     templates = model.templates(test)
     order = np.random.default_rng(24).permutation(len(test))
     parts = [("paper", 0, order)]
@@ -365,11 +404,10 @@ def plane_of(
     method: str,
     limit: int | None,
     seed: int,
-    layers: Layers | None = None,
 ) -> pd.DataFrame:
     """F4, F9, F10: the test utterances of a dataset in a plane, compressed by ``ratio``."""
     _, test = parts_of(records, limit, 1)
-    model = Compressed(encoder, layers)
+    model = Compressed(encoder)
     plane = project(model.vectors(test, model.templates(test), ratio), method, seed=seed)
     shared = [row.text for row in test] if records.name.startswith("bundled/") else ""
     return plane.assign(label=[row.intent.removeprefix("atis_") for row in test], text=shared)

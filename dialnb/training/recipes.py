@@ -36,7 +36,7 @@ from dialnb.examples.readings import reply_lists, thin
 from dialnb.examples.templates import augmented_dropout_examples, template_examples
 from dialnb.examples.windows import WINDOWS, window_examples
 from dialnb.models.encoder import Encoder
-from dialnb.models.selector import Selector, add_marks
+from dialnb.models.selector import Selector, add_marks, add_placeholders
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective, Sum
@@ -90,7 +90,8 @@ class Recipe:
 
     def make_objective(self, model: Encoder | Selector, options: Mapping[str, Any]) -> Objective:
         """Make the objective with what is left of the options; refuse those that nobody knows."""
-        taken = {*_known(self.examples, options), "head_steps"} - {*_known(self.objective, options)}
+        read = _known(self.examples, options) | _known(self.prepare, options)
+        taken = {*read, "head_steps"} - {*_known(self.objective, options)}
         return self.objective(model, **{name: value for name, value in options.items() if name not in taken})
 
     def rehearse(self, encoder: Encoder, options: Mapping[str, Any]) -> None:
@@ -206,7 +207,10 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
             head[0].load_state_dict(dense.state_dict())
         return made
 
-    return Recipe(name, "tadse", examples, objective, PRINTED["TaDSE"], list, kept_heads=("head", "alignment"))
+    heads = ("head", "alignment")
+    return Recipe(
+        name, "tadse", examples, objective, PRINTED["TaDSE"], list, kept_heads=heads, prepare=add_placeholders
+    )
 
 
 # --- DialogueCSE ------------------------------------------------------------------------------------------------------
@@ -363,5 +367,5 @@ def fit(
     watch = on_epoch and (lambda epoch, _: on_epoch(epoch, model))
     whole = replace(settings, epochs=settings.epochs / share)
     result = train(encoder, objective, examples, whole, folder, watch, name=recipe.name, **training)
-    result.curve["epoch"] *= share
+    result.curve["epoch"] *= share * getattr(examples, "of_epoch", 1.0)
     return Fitted(model, objective, result)

@@ -15,13 +15,15 @@ CHOICES = {
     "precision": ("float32", "bfloat16", "float64"),
 }
 LEAST = {"weight_decay": "0 or above", "freeze": "0 or above"}
-LEAST |= dict.fromkeys(("batch_size", "epochs", "max_steps", "learning_rate", "head_learning_rate"), "above 0")
-LEAST |= dict.fromkeys(("clip", "chunk", "checkpoint_every", "evaluate_every"), "above 0")
+LEAST |= dict.fromkeys(("batch_size", "epochs", "steps", "max_steps", "learning_rate"), "above 0")
+LEAST |= dict.fromkeys(("head_learning_rate", "clip", "chunk", "checkpoint_every", "evaluate_every"), "above 0")
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Hyperparameters of one run; ``epochs`` may be a fraction, ``max_steps`` cuts short whatever comes first.
+    """Hyperparameters of one run; ``epochs`` may be a fraction, ``max_steps`` cuts it short.
+
+    With ``steps`` there are exactly so many, however many epochs these are: trainings on data of unequal size compare.
 
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
     with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
@@ -32,6 +34,7 @@ class TrainingSettings:
 
     batch_size: int = 1024
     epochs: float = 1.0
+    steps: int | None = None
     max_steps: int | None = None
     learning_rate: float = 3e-6
     head_learning_rate: float | None = None
@@ -63,6 +66,8 @@ class TrainingSettings:
             raise BadParameter(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
 
     def total_steps(self, steps_per_epoch: int) -> int:
+        if self.steps is not None:
+            return self.steps
         steps = max(1, math.ceil(self.epochs * steps_per_epoch - 1e-9))  # 0.07 of 100 steps are 7, whatever floats say
         return min(steps, self.max_steps) if self.max_steps is not None else steps
 
