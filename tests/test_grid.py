@@ -99,6 +99,22 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
 
 
+def test_items_are_kept_of_every_training_unless_a_task_wants_none(run, talks, asked):
+    def scores_of(encoder, records, dataset: str, limit: int | None) -> dict[str, pd.DataFrame]:
+        rows = length_of(encoder, records, dataset, limit)
+        return {"rows": rows, "items": pd.DataFrame({"item": [0, 1], "value": rows["value"].iloc[0]})}
+
+    trained = run.train({"DSE": Model("DSE", data=talks)})
+    run.evaluate(
+        trained, [replace(asked, evaluate=scores_of), replace(asked, evaluate=scores_of, table="X", items=False)]
+    )
+    assert run.items.groupby(["table", "train_seed"]).size().to_dict() == {("T2", 1): 2, ("T2", 2): 2}
+    run.add_items(run.items.assign(table="T7"))  # under another name, as compression at its best ratio is
+    assert run.items[run.items["table"] == "T7"]["train_seed"].tolist() == [1, 1, 2, 2]
+    run.evaluate(trained, [replace(asked, evaluate=scores_of)])
+    assert len(run.items) == 8, "a cell may be run twice"
+
+
 def test_a_model_may_have_fewer_trainings_than_the_run(run, talks, asked):
     dse = Model("DSE", data=talks)
     trained = run.train({"DSE": dse, "once": replace(dse, seeds=(1,), start="DSE", options={"temperature": 0.2})})

@@ -133,9 +133,9 @@ def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(
     for recipe in tadse.LOSSES.values():
         for k in (0, 3, 5):
             made = tadse.model(recipe, s, tadse.filled({"SNIPS": records}, s, k=k))
-            trained = job_of(s, tadse.at_chosen_rate(made, {"TaDSE": 3e-6}, "TaDSE"), encoder, 1)[1]["settings"]
+            trained = job_of(s, made, encoder, 1)[1]["settings"]
             assert trained.total_steps(10) == trained.total_steps(10_000) == s.steps
-            assert trained.learning_rate == 3e-6 and made.options["pooling"] == "mean" == made.pooling
+            assert made.options["pooling"] == "mean" == made.pooling
 
 
 def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smallest_of_equals():

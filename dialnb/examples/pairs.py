@@ -123,13 +123,8 @@ def pair_examples(
 
 def dropout_examples(encoder, sentences: Sequence[str], max_length: int = 32, cache=None) -> PairExamples:
     """Every sentence is its own positive; two independent dropout masks tell the sides apart (SimCSE, DSE-dropout)."""
-    return twice(tokenise_once(encoder, sentences, max_length, cache))
-
-
-def twice(tokens: Tokens) -> PairExamples:
-    """Pairs of every sequence with itself."""
-    rows = np.arange(len(tokens))
-    return PairExamples(tokens, rows, rows)
+    rows = np.arange(len(sentences))
+    return PairExamples(tokenise_once(encoder, sentences, max_length, cache), rows, rows)
 
 
 def tokenise_once(encoder, texts: Sequence[str], max_length: int, cache=None, truncate: str = "right") -> Tokens:

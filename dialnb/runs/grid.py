@@ -269,7 +269,8 @@ class Task:
     - ``data``: datasets by name, or what `papers/<slug>/data.yaml` calls them;
     - ``settings``: parameters of the profile that the function takes, or values by name;
     - ``only``: the models that are asked (default: all), or these with the labels of their rows;
-    - ``floors``: what is reached without training, each with the function that asks it (None: the task's own).
+    - ``floors``: what is reached without training, each with the function that asks it (None: the task's own);
+    - ``items``: whether what each test item scored is kept, where the function says it.
     """
 
     table: str
@@ -280,6 +281,7 @@ class Task:
     only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
     floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
+    items: bool = True
 
     @property
     def title(self) -> str:

@@ -168,13 +168,15 @@ class Run:
         A function may give a dictionary with ``rows`` and whatever else; ``items`` in it are what each test item
         scored.
         """
-        answers = []
+        answers, items = [], []
         for question, answer in self.stage_each(questions(self, tasks, trained.results, floors)).items():
             labels = question.task.labels_of(question.model, trained.models.get(question.model))
             more = answer if isinstance(answer, dict) else {"rows": answer}
-            if "items" in more and question.table:
-                self.add_items(more["items"], **labels, train_seed=question.seed)
+            if "items" in more and question.table and question.task.items:
+                items.append(more["items"].assign(**labels, train_seed=question.seed))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
+        if items:
+            self.add_items(pd.concat(items, ignore_index=True))
         return answers
 
     def ask(self, trained: Trained, tasks: Sequence[Task]) -> pd.DataFrame:
@@ -313,7 +315,7 @@ class Run:
 
     def add_items(self, rows: pd.DataFrame, **labels: Any) -> Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
-        rows = rows.assign(**{"train_seed": self.settings["seed"]} | labels)
+        rows = _with_labels(rows.assign(**labels), {"train_seed": self.settings["seed"]})
         self.items = _latest([self.items, rows], ("value",))
         return self
 

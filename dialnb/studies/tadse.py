@@ -28,7 +28,7 @@ from dialnb.examples.templates import RULES, Augmentation, entity_book, make_tem
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
-from dialnb.studies.shared import NAMES, changed, count_rows
+from dialnb.studies.shared import NAMES, count_rows
 from dialnb.training.recipes import scaled
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
@@ -120,11 +120,6 @@ def model(
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
     given = {"start": "SimCSE", "settings": settings, "options": options}
     return Model(recipe, data=templates, pooling=pooling, **given | changes)
-
-
-def at_chosen_rate(made: Model, rates: Mapping[str, float], row: str) -> Model:
-    """A model at the rate that was chosen for its row, or as it is where none was."""
-    return changed(made, {"learning_rate": rates[row]}) if row in rates else made
 
 
 def chosen_rates(rows: pd.DataFrame) -> dict[str, float]:
