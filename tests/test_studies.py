@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +16,9 @@ from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
 from dialnb.data.tables import build_table
-from dialnb.examples.readings import Dialogues, thin
+from dialnb.examples.readings import Dialogues, Lacking, thin
 from dialnb.runs import Model, Trained
+from dialnb.runs.fingerprints import fingerprint
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, spaces, tasks
 from dialnb.studies.shared import show_batch
@@ -72,6 +75,19 @@ def test_of_inference_pairs_only_the_entailed_are_trained_on(tmp_path):
     items = [InferenceItem(str(i), (f"p{i}", f"h{i}"), label) for i, label in enumerate(["entailment", "neutral"] * 2)]
     found = Dialogues([dataset(tmp_path, items)]).read()
     assert [c.utterances for c in found] == [("p0", "h0"), ("p2", "h2")]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_every_model_that_the_notebook_lists_can_be_keyed_by_its_data(corpus, there):
+    cells = nbformat.read(Path(__file__).parents[1] / "notebooks" / "dse.ipynb", as_version=4).cells
+    (listed,) = [cell.source for cell in cells if cell.source.startswith('models = {"BERT"')]
+    found, lacking = ({"made": corpus}, {}) if there else ({}, {"made": "it cannot be had"})
+    run = SimpleNamespace(data=lambda _: found, lacking=lambda _: lacking)
+    names = {"run": run, "s": resolved("gpu"), "dialogues": Dialogues([corpus]), "dse": dse, "Model": Model}
+    names |= {"Dialogues": Dialogues, "Lacking": Lacking}
+    exec(listed.partition("\ntrained = ")[0], names)  # noqa: S102 (a cell of the project's own notebook)
+    assert "DSE-dianli" in names["models"] and all(fingerprint(model.data) for model in names["models"].values())
+    assert isinstance(names["models"]["DSE-dianli"].data, Dialogues if there else Lacking)
 
 
 def test_questions_of_dialogues_come_with_the_reply_to_them(tmp_path):
