@@ -52,6 +52,8 @@ here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 export PYTHONPATH="$here/project:$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}"
 export DIALNB_PROJECT="$here/project" DIALNB_CACHE="${{DIALNB_CACHE:-$here/cache}}" HF_HUB_CACHE="$here/hub"
 export DIALNB_OFFLINE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+# Several processes share a GPU far better through NVIDIA's multi-process service, where it is installed.
+nvidia-cuda-mps-control -d >/dev/null 2>&1 || true
 exec "${{PYTHON:-python3}}" -m dialnb run {arguments} --out "$here/runs" "$@"
 """
 
