@@ -113,7 +113,8 @@ def test_triples_share_a_premise_and_need_both_labels():
 def test_the_rates_of_a_profile_are_for_dse_and_its_variants(corpus):
     s, talks = resolved("gpu"), Dialogues([corpus])
     assert dse.model("DSE 2-1", s, talks).settings["learning_rate"] == s["learning_rate"]
-    assert "learning_rate" not in dse.model("SimCSE-unsup", s, talks).settings, "as printed"
+    assert dse.model("SimCSE-unsup", s, talks).settings["learning_rate"] == s["simcse_learning_rate"]
+    assert "learning_rate" not in dse.model("SimCSE-unsup", resolved("quick"), talks).settings, "as printed"
     dropout = dse.model("DSE-dropout", resolved("paper"), talks)
     assert dropout.settings["epochs"] == 15 and dropout.report == 1 and dropout.watch.keep
     assert dse.model("DSE", s, talks).watch is None, "Figure 3 has trainings of its own"
