@@ -134,6 +134,12 @@ def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):
     assert all(stage.cached for stage in run.stages if stage.name in again)
 
 
+def test_a_model_may_have_the_name_of_the_encoder_that_it_is(run, talks, asked):
+    trained = run.train({"mini": Model(start="mini"), "mini-DSE": Model("DSE", "mini", talks)})
+    rows = run.evaluate(trained, [asked])
+    assert set(rows["encoder"]) == {"mini"} and set(rows["model"]) == {"mini", "mini-DSE"}
+
+
 def test_a_model_starts_from_another_one_of_the_same_seed(run, talks):
     models = {"late": Model("DSE", "first", talks), "first": Model("DSE-dropout", data=talks)}
     trained = run.train(models)
