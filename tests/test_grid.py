@@ -175,6 +175,12 @@ def test_a_model_may_have_seeds_of_its_own_and_what_starts_from_it_those_that_bo
     assert floors == [1, 2, 3], "a floor for every training"
 
 
+def test_a_model_may_have_the_name_of_the_encoder_that_it_is(run, talks, asked):
+    trained = run.train({"mini": Model(start="mini"), "mini-DSE": Model("DSE", "mini", talks)})
+    rows = run.evaluate(trained, [asked])
+    assert set(rows["encoder"]) == {"mini"} and set(rows["model"]) == {"mini", "mini-DSE"}
+
+
 def test_a_model_starts_from_another_one_of_the_same_seed(run, talks):
     models = {"late": Model("DSE", "first", talks), "first": Model("DSE-dropout", data=talks)}
     trained = run.train(models)

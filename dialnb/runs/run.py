@@ -214,7 +214,7 @@ class Run:
         if name not in models:
             return "none"
         model = models[name]
-        while model.start in models:
+        while models.get(model.start, model) is not model:  # an encoder may be a model of its own name
             model = models[model.start]
         name = model.options.get("name") or model.start or self.start
         return f"{name}, {model.recipe}" if model.recipe == self.settings.get("raw_start") else name
