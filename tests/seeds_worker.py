@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import count
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def trainings() -> dict[str, Callable[[Path], tuple]]:
         own = encoder("electra" if name == "replaced tokens" else "bert")
         data = {"tadse": [Augmentation(SLOTTED, k=2)], "ums": lists}.get(recipe.paper, talks)
         options = {"max_length": 40} if recipe.paper == "ums" else {}
-        options |= {"negatives": 2} if recipe.paper == "dialoguecse" else {}
+        counted = recipe.paper == "dialoguecse" and "negatives" in signature(recipe.examples).parameters
+        options |= {"negatives": 2} if counted else {}
         made = fit(name, own, data, replace(recipe.settings, **STEPS), work, options=options)
         return made.model, made.result.curve
 
