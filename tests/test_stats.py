@@ -79,7 +79,8 @@ def test_the_most_frequent_utterances_stand_beside_those_of_wmdc(together):
     assert printed['"anything else?"'].ours == 1_541
 
 
-def test_what_is_not_at_hand_is_said_and_is_no_failure(capsys):
+def test_what_is_not_at_hand_is_said_and_is_no_failure(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path))  # other tests may have read a mirror into theirs
     assert main(["data", "stats", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["dataset"] for row in rows] == list(EXPECTED)
