@@ -5,8 +5,8 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 PROFILE ?= quick
 
-# What the library may grow to; these numbers only ever go down.
-SIZE := tokens=192000 per_line=10.9 skips=0
+# What the library may grow to; these numbers go down (they rose once, for experiments of four papers).
+SIZE := tokens=191900 per_line=10.9 skips=0
 
 # What the set-up depends on: the lock, the project's dependencies, and where the clone stands.
 KEY := $(shell { cat constraints.txt pyproject.toml; pwd; } | cksum)

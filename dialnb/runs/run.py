@@ -288,11 +288,11 @@ class Run:
         return self._named_data(name, slug)[1]
 
     def _named_data(self, name: str, slug: str) -> tuple[dict[str, Dataset], dict[str, str]]:
-        path = self.root / "papers" / (slug or self.slug) / "data.yaml"
-        known = read_yaml(path)
-        if name not in known:
-            raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
         if (slug, name) not in self._opened:
+            path = self.root / "papers" / (slug or self.slug) / "data.yaml"
+            known = read_yaml(path)
+            if name not in known:
+                raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
             self._opened[slug, name] = choose_datasets(known[name], self.settings["data"])
         return self._opened[slug, name]
 
