@@ -412,7 +412,9 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     cosines = browser.run(f"[...{cell_with('temperature = 0.2')}.querySelectorAll('tbody tr')].map({COSINE})")
     assert len(cosines) == 6 and all(-1 <= cosine <= 1 for cosine in cosines)
 
-    change_cell(browser, "trained = run.train(models, ahead=asked)", lambda code: OWN_MODEL)
+    change_cell(
+        browser, "trained = run.train(models, ahead=asked, beside=longer | others | points)", lambda code: OWN_MODEL
+    )
     change_cell(browser, "trained = dse.better_pooling(trained, pooled)", lambda code: OWN_TASK)
     tables = browser.run(f"[...{cell_with('spread_of')}.querySelectorAll('table')].map(table => table.innerText)")
     photograph(browser, "dse-changed")

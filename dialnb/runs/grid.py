@@ -133,7 +133,7 @@ class Trained(UserDict):
         models, results = {}, {}
         for (name, seed), result in self.results.items():
             for epoch, encoder in result.get("epochs", {}).items():
-                labels = dict(self.models[name].labels) | {"model": name, "epoch": epoch}
+                labels = {"model": name, **self.models[name].labels, "epoch": epoch}
                 models[f"{name} after {epoch}"] = replace(self.models[name], labels=labels)
                 results[f"{name} after {epoch}", seed] = {"encoder": encoder}
         return Trained(models, results)
@@ -330,12 +330,15 @@ class Answer(NamedTuple):
 class Grid:
     """The models of one call of `Run.train`, as stages that wait for each other."""
 
-    def __init__(self, run: Run, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> None:
+    def __init__(
+        self, run: Run, models: Mapping[str, Model], ahead: Iterable[Task] = (), beside: Mapping[str, Model] = {}
+    ) -> None:
         self.run, self.ahead = run, [task for task in ahead if run.wants(task.table)]
+        self.beside, every = beside, {**models, **beside}
         self.models: dict[str, Model] = {}
         self.reasons: dict[str, str] = {}  # of the models that are left out
-        for name, model in models.items():
-            if self._can_be_had(name, model, models):
+        for name, model in every.items():
+            if self._can_be_had(name, model, every):
                 self.models[name] = model
 
     def _can_be_had(self, name: str, model: Model, models: Mapping[str, Model]) -> bool:
@@ -375,8 +378,9 @@ class Grid:
                 self.run.note_absent(result["failed"], model=key.model)
             elif key.task is None:
                 results[key.model, key.seed] = self._reported(key.model, result)
-        order = [(name, seed) for name in self.models for seed in seeds]
-        return Trained(self.models, {key: results[key] for key in order if key in results})
+        models = {name: model for name, model in self.models.items() if name not in self.beside}
+        order = [(name, seed) for name in models for seed in seeds]
+        return Trained(models, {key: results[key] for key in order if key in results})
 
     def _start(self, model: Model) -> Encoder:
         return load_encoder(model.start) if model.start else self.run.encoder()
@@ -395,7 +399,7 @@ class Grid:
                 encoder = model_of(result) if result else self._start(model)
                 for seed in sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds)):
                     jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
-        if result and self.run.settings.get("workers", 1) > 1:
+        if result and self.run.settings.get("workers", 1) > 1 and start not in self.beside:
             reported = self._reported(start, result)
             jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
         return jobs

@@ -154,12 +154,15 @@ class Run:
         """The seeds that every model is trained with."""
         return tuple(self.settings.get("train_seeds") or (self.settings["seed"],))
 
-    def train(self, models: Mapping[str, Model], ahead: Iterable[Task] = ()) -> Trained:
+    def train(
+        self, models: Mapping[str, Model], ahead: Iterable[Task] = (), beside: Mapping[str, Model] = {}
+    ) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
 
-        With several workers the tasks ``ahead`` are asked of each model as soon as it is there.
+        Models that later cells train are made ``beside`` these. With several workers no one waits for another, and the
+        tasks ``ahead`` are asked of each model as soon as it is there.
         """
-        return Grid(self, models, ahead).train()
+        return Grid(self, models, ahead, beside).train()
 
     def answers(self, trained: Trained, tasks: Sequence[Task], floors: Encoder | None = None) -> list[Answer]:
         """Ask every task of every model and, with an encoder for them, of the floors, all at once, so that no worker
