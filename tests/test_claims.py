@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse
 from dialnb.claims import judge as judge_case
 from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
+from dialnb.claims.judging import paper_checks
 from dialnb.claims.papers import SLUGS, load_paper, project_root
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import (
@@ -27,6 +29,7 @@ from dialnb.evaluation.intervals import (
     to_decide,
 )
 
+OURS = "ours, beyond the paper"
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])
 """Noise that averages to zero, for tests whose answer must not depend on a draw."""
 
@@ -430,12 +433,55 @@ def test_claims_name_models_of_the_printed_tables_and_point_at_printed_cells(slu
         sides = [one.better, *(one.worse if isinstance(one.worse, list) else [one.worse or {}]), *one.order]
         sides += [side for pair in one.pairs for side in pair]
         named = {name for side in sides for name in np.atleast_1d(side.get("model", [])).tolist()}
-        assert named <= models, one.id
+        assert named <= models or one.where == OURS, one.id
         if one.kind == "value":
             wanted = {k: v for k, v in one.published.items() if k not in ("table", "column")}
             table = paper.tables[one.published["table"]]
             assert one.published["column"] in table.columns
             assert [row for row in table.rows if wanted.items() <= row.labels.items()], one.id
+
+
+@pytest.mark.parametrize(
+    ("slug", "ids"),
+    [
+        ("dse", {"today-intents", "today-dialogues", "today-answers"}),
+        ("tadse", {"same-start-encoder", "same-start-simcse", "same-start-dse", "over-dse-from-dse"}),
+    ],
+)
+def test_claims_of_our_own_are_marked_and_no_printed_cell_speaks_of_them(slug, ids):
+    assert {one.id for one in load_claims(slug) if one.where == OURS} == ids
+    assert {paper_checks(slug)[name] for name in ids} == {"no numbers"}
+
+
+def encoder_rows(encoder: str, gain: float) -> pd.DataFrame:
+    """Rows of T10 and T11 before and after DSE from one encoder, by three trainings, and a floor below them."""
+    parts = []
+    sets = {"CLINC150": {"metric": "Accuracy", "table": "T10", "method": "prototype-code", "shots": 1}}
+    sets["UbuntuIRC"] = {"metric": "Top-1", "table": "T11", "ties": "against"}
+    sets["AmazonQA"] = {"metric": "Top-1", "table": "T11"}
+    for dataset, columns in sets.items():
+        moved = {"raw": [60.0] * 3, "DSE": [60.0 + gain + noise for noise in (-0.1, 0.0, 0.1)]}
+        for variant, values in moved.items():
+            found = rows({f"{encoder} {variant}": values}, encoder=encoder, variant=variant)
+            parts.append(found.assign(dataset=dataset, **columns))
+        floor = {"encoder": "none", "dataset": dataset} | columns | {"method": "guess"}
+        parts.append(rows({"TF-IDF": [30.0] * 3}).assign(**floor))
+    return pd.concat(parts, ignore_index=True)
+
+
+def judged_today(results: pd.DataFrame) -> pd.DataFrame:
+    judged = judge_claims("dse", results).frame.set_index("id")
+    return judged.loc[["today-intents", "today-dialogues", "today-answers"]]
+
+
+def test_what_dse_does_to_an_encoder_of_today_is_judged_on_that_encoder_alone():
+    today = "sentence-transformers/all-MiniLM-L6-v2"
+    others = [encoder_rows("mini", -20), encoder_rows(f"{today}, masked words", -20)]
+    found = judged_today(pd.concat([encoder_rows(today, 5), *others]))
+    assert found["verdict"].tolist() == ["holds", "holds", "fails"] and set(found["encoders"]) == {today}
+    assert found["floor"].tolist() == ["TF-IDF 30.0"] * 3 and set(found["train_seeds"]) == {3}
+    found = judged_today(encoder_rows("mini", 5))
+    assert found["verdict"].tolist() == ["not run"] * 3 and found["reason"].str.contains(today).all()
 
 
 @pytest.mark.parametrize(
@@ -615,6 +661,24 @@ def test_means_are_held_against_a_floor_where_items_were_not_kept():
     with pytest.raises(Unjudged, match=r"under-trained \(B 57\.0, BM25 58\.0\)"):
         judge(claim(), frame)
     assert judge(claim(), frame.assign(value=frame.value.where(frame.model != "BM25", 50))).floor == "BM25 50.0"
+
+
+def test_a_floor_holds_for_every_encoder_and_method():
+    results = encoder_rows("mini", 5)
+    results.loc[results.model == "TF-IDF", "value"] = 70.0
+    for name in ("other-encoders-intents", "other-encoders-selection"):
+        one = next(each for each in load_claims("dse") if each.id == name)
+        with pytest.raises(Unjudged, match=r"under-trained .* 65\.0, TF-IDF 70\.0"):
+            judge(one, results, slug="dse")
+
+
+def test_items_that_do_not_name_their_encoder_are_not_held_against_a_floor_for_one():
+    results = pd.concat([encoder_rows("mini", 5), encoder_rows("small", -40)])
+    results.loc[results.model == "TF-IDF", "value"] = 50.0
+    items = results[results.table.eq("T11")].drop(columns="encoder").assign(item=0)
+    one = next(each for each in load_claims("dse") if each.id == "other-encoders-selection")
+    one = replace(one, each="", rows=one.rows | {"encoder": "mini"})
+    assert judge(one, results, slug="dse", items=items).verdict == "holds"
 
 
 def test_fewer_than_half_of_the_comparisons_are_no_verdict(generator):

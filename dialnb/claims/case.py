@@ -107,8 +107,8 @@ class Case:
 
     def _floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
         for source in (self.items, self.results):
-            if source is None:
-                continue
+            if source is None or ("encoder" in where and "encoder" not in source):
+                continue  # items do not say whose they are
             known = {name: value for name, value in where.items() if name in source}
             rows = select(source, known)
             floors = floor_rows(source, known)
@@ -126,10 +126,11 @@ def training_shares(times: DataFrame | None) -> dict[str, float]:
 
 
 def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
-    """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on."""
+    """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on, and it has
+    neither the encoder nor the method of a model."""
     asked = {"model": FLOORS}
     for name, wanted in where.items():
-        if name not in ("model", "table"):
+        if name not in ("model", "table", "encoder", "method"):
             asked[name] = [*(wanted if isinstance(wanted, list) else [wanted]), None]
     found = select(results, asked)
     here = select(found, {"table": where["table"]}) if "table" in where else found
