@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -320,3 +322,8 @@ def test_the_first_page_shows_the_pictures_of_the_gallery_that_the_runs_have(sit
     page = (site / "index.html").read_text(encoding="utf-8").split('<h2 id="gallery">')[1].split("</section>")[0]
     assert re.findall('<a href="([^"]+)"><img src="([^"]+)"', page) == [("ums-gpu.html#F3", "ums-gpu/figures/F3.png")]
     assert "<strong>UMS</strong>: how often the utterance" in page and "gpu profile" in page
+
+
+def test_the_report_loads_no_torch():
+    code = "import sys, dialnb.report; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
