@@ -7,24 +7,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
+from typing import Any
 
 try:
     __version__ = version("dialnb")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
-_LAZY = {"load_encoder": "dialnb.models.encoder", "Encoder": "dialnb.models.encoder", "load": "dialnb.data"}
-__all__ = ["Encoder", "__version__", "load", "load_encoder"]
+
+def lazily(package: str, rooms: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` of a package: a module and all that it loads wait until a name of it is asked for."""
+    homes = {name: f"{package}.{room}" for room, names in rooms.items() for name in names.split()}
+
+    def named(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return sorted(homes), named
 
 
-def __getattr__(name: str):
-    """Import the heavy rooms only when something of theirs is asked for."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'dialnb' has no attribute {name!r}")
+__all__, __getattr__ = lazily(__name__, {"models.encoder": "Encoder load_encoder", "data": "load"})
+__all__ += ["__version__"]
 
 
 def __dir__() -> list[str]:

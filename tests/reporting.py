@@ -125,6 +125,7 @@ def write_runs(folder: Path) -> list[Path]:
     write_notebook(dse / "notebook.ipynb")
     gpu = {"cores": 16, "gpus": [{"name": "NVIDIA H200", "memory_gb": 140}]}
     ums = write_run(folder / "ums-gpu-seed1", "ums", adversarial_rows(), profile="gpu", hardware=gpu)
+    write_figure(ums / "figures")  # the one that the gallery shows
     failed = {"status": "failed", "reason": "DataError: <b>no</b> SNIPS"}
     tadse = write_run(folder / "tadse-smoke-seed1", "tadse", pd.DataFrame(), profile="smoke", **failed)
     return [dse, ums, tadse]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,16 +36,39 @@ class Hub(BaseHTTPRequestHandler):
             self._answer({"errors": [], "warnings": []})
         elif "/preupload/" in self.path:
             files = json.loads(content)["files"]
-            kinds = [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]
+            modes = {f["path"]: "lfs" if f["size"] > self.server.large else "regular" for f in files}
+            kinds = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
             self._answer({"files": kinds})
+        elif self.path.endswith(".git/info/lfs/objects/batch"):
+            objects = json.loads(content)["objects"]
+            for one in objects:
+                one["actions"] = {
+                    "upload": {"href": f"http://{self.headers['Host']}/lfs/{one['oid']}"},
+                    "verify": {"href": f"http://{self.headers['Host']}/me/toy.git/info/lfs/verify"},
+                }
+            self._answer({"transfer": "basic", "objects": objects})
+        elif self.path.endswith("/lfs/verify"):
+            told = json.loads(content)
+            right = len(self.server.stored[told["oid"]]) == told["size"]
+            self._answer({}, 200 if right else 422)
         elif "/commit/" in self.path:
             for line in map(json.loads, content.splitlines()):
                 if line["key"] == "file":
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "lfsFile":
+                    self.server.pointed.add(line["value"]["path"])
+                    self.server.files[line["value"]["path"]] = self.server.stored[line["value"]["oid"]]
             place = f"http://{self.headers['Host']}/me/toy/commit/{'0' * 40}"
             self._answer({"commitUrl": place, "commitOid": "0" * 40, "success": True})
         else:
             self._answer({"error": "Unauthorized"}, 401)
+
+    def do_PUT(self) -> None:
+        content, name = self._body(), self.path.rpartition("/")[2]
+        right = hashlib.sha256(content).hexdigest() == name and self.server.accepts
+        if right:
+            self.server.stored[name] = content
+        self._answer({}, 200 if right else 400)
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
@@ -76,6 +100,7 @@ class Hub(BaseHTTPRequestHandler):
 def local_hub(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.files, server.asked = {}, []
+    server.stored, server.pointed, server.large, server.accepts = {}, set(), 10**9, True  # files above `large` go apart
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("HF_TOKEN", "hf_test")
@@ -122,6 +147,25 @@ def test_export_with_push_uploads_the_whole_folder(run, tmp_path, local_hub, cap
         assert content == (tmp_path / "model" / name).read_bytes(), name
     assert b"model-index" in local_hub.files["README.md"]
     assert "me/toy" in capsys.readouterr().out
+
+
+def test_large_files_are_uploaded_apart_and_pointed_to(run, tmp_path, local_hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    local_hub.large = 10_000
+    assert cli.main(["export", str(run), "Toy", str(tmp_path / "model"), "--push", "me/toy"]) == 0
+    sizes = {p.relative_to(tmp_path / "model").as_posix(): p.stat().st_size for p in (tmp_path / "model").rglob("*.*")}
+    assert local_hub.pointed == {name for name, size in sizes.items() if size > local_hub.large}
+    assert "model.safetensors" in local_hub.pointed and len(local_hub.pointed) < len(sizes)
+    for name in sizes:
+        assert local_hub.files[name] == (tmp_path / "model" / name).read_bytes(), name
+
+
+def test_a_large_file_that_the_storage_refuses_is_a_sentence(tmp_path, local_hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    local_hub.large, local_hub.accepts = 10_000, False
+    with pytest.raises(hub.DataError, match="was not uploaded to me/toy: Error while uploading 'model"):
+        hub.push(tiny.encoder().save(tmp_path / "tiny"), "me/toy")
+    assert local_hub.files == {}
 
 
 def test_an_upload_that_fails_or_is_forbidden_is_a_sentence(tmp_path, local_hub, monkeypatch, capsys):

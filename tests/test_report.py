@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,10 +20,12 @@ from dialnb.claims import judge_claims, load_claims
 from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.files import write_json
+from dialnb.files import read_yaml, write_json
 from dialnb.report import build
 from dialnb.report.gather import find_runs, gather
 from dialnb.report.pages import notebook_body, with_mathml
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Page(HTMLParser):
@@ -299,3 +303,27 @@ def test_a_run_that_was_killed_is_shown_as_interrupted(tmp_path):
     (folder / "run.json").write_text(json.dumps(record | {"status": "running"}), encoding="utf-8")
     (group,) = (group for group in gather([folder]) if group.runs)
     assert group.runs[0]["status"] == "interrupted" and "its process has ended" in group.runs[0]["reason"]
+
+
+# --- gallery ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_gallery_has_a_recorded_figure_of_every_paper_and_readme_says_the_same_of_each():
+    chosen = read_yaml(ROOT / "dialnb" / "report" / "gallery.yaml")
+    assert tuple(chosen) == SLUGS
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for slug, pick in chosen.items():
+        assert (ROOT / "papers" / slug / "results" / "gpu" / "figures" / f"{pick['figure']}.json").is_file(), slug
+        said = re.escape(f"**{load_paper(slug).name}**: {pick['shows']}.")
+        assert re.search(rf"!\[[^\]]+\]\(figures/{slug}/{pick['figure']}\.png\) {said}", readme), slug
+
+
+def test_the_first_page_shows_the_pictures_of_the_gallery_that_the_runs_have(site):
+    page = (site / "index.html").read_text(encoding="utf-8").split('<h2 id="gallery">')[1].split("</section>")[0]
+    assert re.findall('<a href="([^"]+)"><img src="([^"]+)"', page) == [("ums-gpu.html#F3", "ums-gpu/figures/F3.png")]
+    assert "<strong>UMS</strong>: how often the utterance" in page and "gpu profile" in page
+
+
+def test_the_report_loads_no_torch():
+    code = "import sys, dialnb.report; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -52,16 +52,17 @@ class Comparer:
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
-        self.chosen = {column: matches(self.rows, where) for column, where in self.spec.get("columns", {}).items()}
+        self.asked: dict[str, np.ndarray] = {}
 
     def compare(self) -> Comparison:
         """All cells, of the printed rows first and then of the models that the paper does not have."""
         rows = [(dict(row.labels), dict(zip(self.table.columns, row.values))) for row in self.table.rows]
-        rows += [(labels, {}) for labels in self._added()]
+        rows = [(labels, values, self._estimates(labels)) for labels, values in rows]
+        added = [(labels, {}, self._estimates(labels)) for labels in self._added()]
+        rows += [row for row in added if any(cell.seeds for cell in row[-1].values())]
         summaries = self._summaries()
         cells = []
-        for number, (labels, values) in enumerate(rows):
-            estimates = self._estimates(labels)
+        for number, (labels, values, estimates) in enumerate(rows):
             for column, parts in summaries.items():
                 known = [means[labels["model"]] for means in parts if labels["model"] in means]
                 estimates[column] = _mean(known)
@@ -93,20 +94,30 @@ class Comparer:
     def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
-        of_model = matches(self.rows, {"model": where["model"]})
-        of_row = matches(self.rows, where)
+        of_model = self._matches({"model": where["model"]})
         estimates = dict.fromkeys(self.table.columns, Estimate())
         for column in self.table.columns if of_model.any() else ():
-            found = self.rows[of_model & matches(self.rows, {"column": column})]
+            found = of_model & self._matches({"column": column})
             datasets = []
-            if found.empty and column in self.chosen:
-                found = self.rows[of_row & self.chosen[column]]
-                named = (where | self.spec["columns"][column]).get("dataset", [])
-                datasets = np.atleast_1d(named).tolist()
-                found = _first_dataset(found, datasets)
-            if len(found):
-                estimates[column] = estimate(found, tuple(self._stand_ins(found, datasets)))
+            if column in self.spec.get("columns", {}) and not found.any():
+                chosen = self.spec["columns"][column]
+                datasets = np.atleast_1d((where | chosen).get("dataset", [])).tolist()
+                found = self._matches(where) & self._matches(chosen)
+                of_each = (found & self._matches({"dataset": name}) for name in datasets)
+                found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
+            if found.any():
+                rows = self.rows[found]
+                estimates[column] = estimate(rows, tuple(self._stand_ins(rows, datasets)))
         return estimates
+
+    def _matches(self, where: Fields) -> np.ndarray:
+        """For every row whether it is selected; no selector is looked up twice."""
+        kept = np.ones(len(self.rows), bool)
+        for selector in where.items():
+            if (key := repr(selector)) not in self.asked:
+                self.asked[key] = matches(self.rows, dict([selector]))
+            kept &= self.asked[key]
+        return kept
 
     def _stand_ins(self, rows: DataFrame, datasets: list[str]) -> Iterator[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""
@@ -153,7 +164,7 @@ class Comparer:
         return found
 
     def _added(self) -> list[dict[str, str]]:
-        """Rows of ours that the paper does not print: models beyond its own, under each of its settings."""
+        """Rows that the paper does not print and we may have: models beyond its own, under each of its settings."""
         if self.rows.empty or "table" not in self.rows:
             return []
         printed: set[str] = set()
@@ -164,8 +175,7 @@ class Comparer:
             if setting not in settings and not self._constant(row.labels):
                 settings.append(setting)
         models = select(self.rows, {"table": self.table.id})["model"].unique()
-        added = [setting | {"model": model} for setting in settings for model in models if model not in printed]
-        return [labels for labels in added if any(cell.seeds for cell in self._estimates(labels).values())]
+        return [setting | {"model": model} for setting in settings for model in models if model not in printed]
 
     def _constant(self, labels: Mapping[str, str]) -> str:
         """The sentence of a row that is not measured by anyone who reads the paper."""
@@ -213,19 +223,12 @@ def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
     return rule["if"].items() <= labels.items()
 
 
-def _first_dataset(rows: DataFrame, names: list[str]) -> DataFrame:
-    """Of rows on several datasets those on the first that ran: the paper's own data come before what stands in."""
-    for name in names if len(names) > 1 else ():
-        if len(found := select(rows, {"dataset": name})):
-            return found
-    return rows
-
-
 def estimate(rows: DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
     """Mean and 95 % interval of rows that repeat one measurement: Student's t over replicates, else over test items."""
-    means = rows.groupby(REPEATED)["value"].mean().to_dict()
+    means = dict(zip(zip(*(rows[name] for name in REPEATED)), rows["value"]))
     if len(means) < len(rows):  # several models, or rows that cannot be told apart
         check_unambiguous(rows)
+        means = rows.groupby(REPEATED)["value"].mean().to_dict()
     n = int(rows["n"].max()) if "n" in rows and rows["n"].notna().any() else 0
     over_items = Estimate(sum(means.values()), 1.96 * sqrt(rows["variance"].mean()), 1, n, means, stand_ins)
     return over_items if len(means) == 1 else _of_replicates(over_items)

@@ -73,6 +73,6 @@ def push(folder: Path, repository: str) -> str:
     try:
         made = hub.create_repo(repository, exist_ok=True)
         hub.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Encoder exported by dialnb")
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise DataError(f"{folder} was not uploaded to {repository}: {str(error).splitlines()[0]}") from error
     return str(made)

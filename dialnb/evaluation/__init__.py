@@ -9,39 +9,20 @@ An evaluator is written as a generator of (values by metric, settings) under `ev
 task and the name of the dataset.
 """
 
-from dialnb.evaluation import geometry
-from dialnb.evaluation.actions import act_tagging_examples, evaluate_actions, finetune_actions, next_act_examples
-from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial
-from dialnb.evaluation.diaeval import evaluate_inference
-from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes, finetune_intents
-from dialnb.evaluation.retrieval import evaluate_retrieval
-from dialnb.evaluation.scope import evaluate_scope
-from dialnb.evaluation.selection import (
-    evaluate_blocks,
-    evaluate_candidates,
-    finetune_responses,
-    selection_rows,
-)
-from dialnb.evaluation.similarity import evaluate_nli_probe, evaluate_similarity
+from dialnb import lazily
 
-__all__ = [
-    "act_tagging_examples",
-    "build_adversarial",
-    "evaluate_actions",
-    "evaluate_adversarial",
-    "evaluate_blocks",
-    "evaluate_candidates",
-    "evaluate_inference",
-    "evaluate_knn",
-    "evaluate_nli_probe",
-    "evaluate_prototypes",
-    "evaluate_retrieval",
-    "evaluate_scope",
-    "evaluate_similarity",
-    "finetune_actions",
-    "finetune_intents",
-    "finetune_responses",
-    "geometry",
-    "next_act_examples",
-    "selection_rows",
-]
+ROOMS = {
+    "actions": "act_tagging_examples evaluate_actions finetune_actions next_act_examples",
+    "adversarial": "build_adversarial evaluate_adversarial",
+    "diaeval": "evaluate_inference",
+    "intent": "evaluate_knn evaluate_prototypes finetune_intents",
+    "retrieval": "evaluate_retrieval",
+    "scope": "evaluate_scope",
+    "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
+    "similarity": "evaluate_nli_probe evaluate_similarity",
+}
+__all__, __getattr__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -87,6 +87,11 @@ def _environment() -> Environment:
     return environment
 
 
+@cache
+def _exporter() -> HTMLExporter:
+    return HTMLExporter(template_name="basic", embed_images=False)
+
+
 def render(template: str, **values: object) -> str:
     """A page of the report; every value is escaped unless it is markup."""
     return _environment().get_template(f"{template}.j2").render(**values)
@@ -118,7 +123,7 @@ def notebook_body(path: Path) -> Markup:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_mathml(cell.source)
-    body, _ = HTMLExporter(template_name="basic", embed_images=False).from_notebook_node(notebook)
+    body, _ = _exporter().from_notebook_node(notebook)
     return Markup(str(sanitised(body)).replace("<h1", "<h2").replace("</h1>", "</h2>"))
 
 

@@ -19,9 +19,10 @@ from markupsafe import Markup
 from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper, project_root
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
+from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import Values, write_table
+from dialnb.files import Values, read_yaml, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
 from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
 from dialnb.runs.figures import redraw
@@ -59,7 +60,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
     pages += [_page(group, folder, damaged) for group in without_runs(page["group"] for page in pages)]
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
-        _say(f"report: left out {damage}")
+        print(f"report: left out {damage}", file=sys.stderr)
     first_pages = {page["group"].slug: page for page in reversed(pages)}  # the most telling of each paper
     main = [first_pages[slug] for slug in STUDIES]
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
@@ -71,6 +72,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
         "total": {verdict: verdicts[verdict] for verdict in VERDICTS},
         "decided": [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)],
         "limits": Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
+        "gallery": read_yaml(Path(__file__).with_name("gallery.yaml")),
         "damaged": damaged,
         "left_out": left_out or {},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -80,7 +82,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
 
 def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
     """Write the page of one group and return what it shows; runs that cannot be shown are added to those `damaged`."""
-    _say(f"report: {group.name}")
+    print(f"report: {group.name}", file=sys.stderr)
     try:
         page = _paper(group, folder)
         _write(folder / f"{group.name}.html", "paper", page=page, root="")
@@ -96,7 +98,8 @@ def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
 def _paper(group: Group, folder: Path) -> Values:
     """Everything the page of one group shows; writes its downloads."""
     paper, files = load_paper(group.slug), folder / group.name
-    tables = [compare_table(group.slug, name, group.results, group.not_run) for name in paper.tables]
+    rows = prepared(group.results)  # once, not for every table
+    tables = [compare_table(group.slug, name, rows, group.not_run) for name in paper.tables]
     guide = group.folders[-1] / "guide.md" if group.folders else Path()
     return {
         "paper": paper,
@@ -227,7 +230,3 @@ def _deviations(slug: str) -> Markup:
 def _write(path: Path, template: str, **values: Any) -> Path:
     path.write_text(render(f"{template}.html", **values), encoding="utf-8")
     return path
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
