@@ -308,3 +308,12 @@ def test_rows_name_a_raw_start_that_is_a_model_of_the_notebook(project, talks, a
     models = {"BERT": Model("masked words", str(project / "tiny"), talks), "DSE": Model("DSE", "BERT", talks)}
     run.evaluate(run.train(models), [asked])
     assert set(run.results["encoder"]) == {"tiny, masked words"}
+
+
+def test_models_of_later_cells_are_trained_beside_and_nothing_is_asked_of_them(run, talks, asked):
+    later = {"later": Model("DSE", data=talks), "from it": Model("DSE", "later", talks)}
+    trained = run.train({"raw": Model(), "DSE-dropout": Model("DSE-dropout", data=talks)}, [asked], beside=later)
+    assert list(trained) == ["raw", "DSE-dropout"]
+    count = len(run.stages)
+    assert list(run.train(later)) == ["later", "from it"]
+    assert all(stage.cached for stage in run.stages[count:]), "they were there already"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dialnb.claims.papers import load_paper
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
 
 NINE = "TOD-BERT"
 EXPECTED = read_registry("counts")
-CORPORA = {
-    part.dataset: (EXPECTED[part.dataset][0]["printed"][2], EXPECTED[part.dataset][0].get("remark", ""))
-    for part in TODBERT
-}
-"""How WMDC's T6 calls each of the nine corpora, and why ours differs."""
-
-paper = cache(load_paper)
 
 
 @dataclass(frozen=True)
@@ -49,10 +41,10 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
     if isinstance(number, int):
         return number, "its makers"
     slug, table, name, *column = number
-    found = paper(slug).tables[table]
+    found = load_paper(slug).tables[table]
     row = next(row for row in found.rows if row.labels["model"] == name)
     place = found.columns.index(column[0]) if column else 0
-    return int(row.values[place]), f"{paper(slug).name} {table}"
+    return int(row.values[place]), f"{load_paper(slug).name} {table}"
 
 
 def measure(data: Dataset, entry: dict[str, Any]) -> int:
@@ -104,7 +96,7 @@ def count_todbert(store: Store) -> Iterator[Count]:
         found = round(ours[entry["item"]])
         yield Count(NINE, entry["item"], found, number, where, f"{found / number:.1%}{entry.get('remark', '')}")
     frequency = Counter(text.lower() for texts in every for text in texts)
-    for row in paper("wmdc").tables["T5"].rows:
+    for row in load_paper("wmdc").tables["T5"].rows:
         text = row.labels["model"]
         yield Count(NINE, f'"{text}"', frequency[text], int(row.values[0]), "WMDC T5")
 

@@ -331,7 +331,7 @@ class Grid:
     """The models of one call of `Run.train`, as stages that wait for each other."""
 
     def __init__(
-        self, run: Run, models: Mapping[str, Model], ahead: Iterable[Task] = (), beside: Mapping[str, Model] = {}
+        self, run: Run, models: Mapping[str, Model], ahead: Iterable[Task], beside: Mapping[str, Model]
     ) -> None:
         self.run, self.ahead = run, [task for task in ahead if run.wants(task.table)]
         self.beside, every = beside, {**models, **beside}
@@ -378,9 +378,9 @@ class Grid:
                 self.run.note_absent(result["failed"], model=key.model)
             elif key.task is None:
                 results[key.model, key.seed] = self._reported(key.model, result)
-        models = {name: model for name, model in self.models.items() if name not in self.beside}
-        order = [(name, seed) for name in models for seed in seeds]
-        return Trained(models, {key: results[key] for key in order if key in results})
+        order = [(name, seed) for name in self.models for seed in seeds]
+        made = Trained(self.models, {key: results[key] for key in order if key in results})
+        return made.only(*self.models.keys() - self.beside.keys())
 
     def _start(self, model: Model) -> Encoder:
         return load_encoder(model.start) if model.start else self.run.encoder()

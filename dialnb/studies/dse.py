@@ -32,16 +32,10 @@ OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"
 """Recipes with settings of their own, and what the names of these open with."""
 
 PROBED = {"scope": "out of scope", "questions": "questions", "candidates": "candidates"}
-PROBE = "probe"
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 
-def model(
-    recipe: str,
-    s: Mapping[str, Any],
-    dialogues: Dialogues,
-    **changes: Any,
-) -> Model:
+def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: Any) -> Model:
     """A model as DSE's notebook trains it in a profile; other notebooks ask for the same.
 
     A recipe of ``OWN`` has a rate and steps of its own where the profile gives them; else DSE-dropout has the rate of
@@ -104,9 +98,9 @@ def score_four_tasks(
         for name, (known, asked) in parts.items():
             scored = evaluate_prototypes(once, known, thin(asked, probe, draw), dataset=name, **few)
             accuracies.append(scored["value"].mean())
-        detected = evaluate_scope(once, train, thin(test, probe, draw), dataset=PROBE, protocols=["code"], **few)
-        blocks = evaluate_blocks(once, thin(pairs, size, draw), dataset=PROBE, seeds=(draw,))
-        ranked = evaluate_candidates(once, thin(listed, min(probe, 100), draw), dataset=PROBE)
+        detected = evaluate_scope(once, train, thin(test, probe, draw), dataset="probe", protocols=["code"], **few)
+        blocks = evaluate_blocks(once, thin(pairs, size, draw), dataset="probe", seeds=(draw,))
+        ranked = evaluate_candidates(once, thin(listed, min(probe, 100), draw), dataset="probe")
         values = {
             "intents": sum(accuracies) / len(accuracies),
             "out-of-scope": detected.query("protocol == 'code' and metric == 'Ave'")["value"].mean(),
@@ -114,7 +108,7 @@ def score_four_tasks(
             "dialogue selection": ranked[ranked["metric"].isin(TOP) & (ranked["ties"] == "against")]["value"].mean(),
         }
         for task, value in values.items():
-            rows += tidy_rows({"score": value}, task=task, dataset=PROBE, protocol="code", n=probe, seed=draw)
+            rows += tidy_rows({"score": value}, task=task, dataset="probe", protocol="code", n=probe, seed=draw)
     return tidy_frame(rows)
 
 
@@ -141,13 +135,7 @@ def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:
             lists = [draws for name, draws in task.values(run.settings).items() if name.endswith("seeds")]
             here = f"{', '.join(run.datasets(task))}; seeds: {len(lists[0]) if lists else 1}"
         cells = dict(zip(("datasets", "setting", "seeds"), printed.values, strict=True))
-        rows.append(
-            {
-                "task": printed.labels["model"],
-                **cells,
-                "here": here,
-            }
-        )
+        rows.append({"task": printed.labels["model"], **cells, "here": here})
     return pd.DataFrame(rows)
 
 

@@ -42,14 +42,7 @@ def count_rows(
     common = {"task": "statistics", "metric": "count", "substitute": substitute, **labels}
     rows = []
     for name, number in numbers.items():
-        rows.append(
-            common
-            | {
-                by: name,
-                "value": float(number),
-                "n": int(number if n is None else n),
-            }
-        )
+        rows.append(common | {by: name, "value": float(number), "n": int(number if n is None else n)})
     return rows
 
 
@@ -92,12 +85,7 @@ def no_projection(run, method: str) -> str:
     return "" if find_spec("umap") else "the package umap-learn is not installed: pip install umap-learn"
 
 
-def show_batch(
-    batch: Mapping[str, Sequence[str]],
-    cosines,
-    other: str,
-    **weights,
-) -> pd.DataFrame:
+def show_batch(batch: Mapping[str, Sequence[str]], cosines, other: str, **weights) -> pd.DataFrame:
     """A batch as a table: two texts in each row with their cosine, and the second text of another row that is closest
     to the first, in the column ``other``. ``cosines`` [n, n] compare first texts with second ones; ``weights`` are
     further columns of what that closest one has, of matrices [n, n]."""
