@@ -429,3 +429,13 @@ def test_an_encoder_is_hashed_once_inside_the_block_and_anew_after_it(monkeypatc
     assert len(hashed) == 1
     fingerprint(encoder)
     assert len(hashed) == 2
+
+
+def test_code_is_followed_once_inside_the_block_and_anew_after_it(monkeypatch):
+    visited = []
+    monkeypatch.setattr("dialnb.runs.fingerprints._visit_object", lambda function, seen: visited.append(function))
+    with hashed_once():
+        assert code_version(fingerprint) == code_version(fingerprint)
+    assert len(visited) == 1
+    code_version(fingerprint)
+    assert len(visited) == 2

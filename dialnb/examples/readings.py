@@ -202,7 +202,7 @@ class Filled:
     mistaken: float = 0.0
 
     def augmentation(self) -> Augmentation:
-        rows = annotated(self.dataset, thin(list(self.records.filter(split="train")), self.limit), self.entities)
+        rows = annotated(self.dataset, thin(self.records.filter(split="train"), self.limit), self.entities)
         book = entity_book(rows)
         rows = mistaken_slots(rows, self.mistaken) if self.mistaken else rows
         return augment(self.dataset, rows, self.k, typed=self.typed, book=book)

@@ -57,7 +57,7 @@ _hashed: WeakKeyDictionary[Any, Any] | None = None
 
 @contextmanager
 def hashed_once() -> Iterator[None]:
-    """Inside the block the weights of a module are hashed once: many stages are keyed by the same few encoders."""
+    """Inside the block weights and code are hashed once: many stages share the same few encoders and functions."""
     global _hashed
     before, _hashed = _hashed, WeakKeyDictionary()
     try:
@@ -97,23 +97,25 @@ def _content(value: Any) -> Any:
         return {"tensor": str(value.dtype), "shape": value.shape, "bytes": plain}
     if not isinstance(value, torch.nn.Module):
         raise TypeError(f"it holds a {type(value).__name__}")
-    if _hashed is not None and value in _hashed:
-        return _hashed[value]
+    known = {} if _hashed is None else _hashed
+    if value in known:
+        return known[value]
     reader = getattr(value, "encoder", value)  # of a selector
     words = getattr(getattr(reader, "tokenizer", None), "get_vocab", dict)()
     content = {name: getattr(reader, name, None) for name in ("pooling", "length", "normalize", "prompt")}
     content |= {"module": type(value).__qualname__, "words": words, "weights": dict(value.state_dict())}
-    found = {"sha256": fingerprint(content)}
-    if _hashed is not None:
-        _hashed[value] = found
-    return found
+    known[value] = {"sha256": fingerprint(content)}
+    return known[value]
 
 
 def code_version(function: Callable) -> str:
     """sha256 of the function's code and of all definitions of its package that it reaches."""
-    seen: dict[Place, str] = {}
-    _visit_object(function, seen)
-    return _sha256(json.dumps(sorted([*place, code] for place, code in seen.items())))
+    known = {} if _hashed is None else _hashed
+    if function not in known:
+        seen: dict[Place, str] = {}
+        _visit_object(function, seen)
+        known[function] = _sha256(json.dumps(sorted([*place, code] for place, code in seen.items())))
+    return known[function]
 
 
 def _visit_object(value: Any, seen: dict[Place, str]) -> None:

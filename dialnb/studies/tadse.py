@@ -169,8 +169,8 @@ def parts_of(
     records: Dataset, limit: int | None, references: int | None, split: str = "test"
 ) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
-    known = thin(list(records.filter(split="train")), references)
-    return known, thin(list(records.filter(split=split)), limit)
+    known = thin(records.filter(split="train"), references)
+    return known, thin(records.filter(split=split), limit)
 
 
 def neighbours_of(
@@ -222,28 +222,12 @@ def scored(
     **labels: Any,
 ) -> dict[str, pd.DataFrame]:
     """Give tidy rows of the answers by k, and rows by test item (100 where the answer was right)."""
-    common = {
-        "task": "intent",
-        "dataset": dataset,
-        "protocol": "paper",
-        "method": "kNN",
-        **labels,
-    }
+    common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
     rows, items = [], []
     for k, answer in answers.items():
         right = 100.0 * (answer == wanted)
         rows += tidy_rows({"Accuracy": right.mean()}, n=len(wanted), k=k, **common)
-        items.append(
-            pd.DataFrame(
-                {
-                    "item": range(len(wanted)),
-                    "value": right,
-                    "metric": "Accuracy",
-                    "k": k,
-                    **common,
-                }
-            )
-        )
+        items.append(pd.DataFrame({"item": range(len(wanted)), "value": right, "metric": "Accuracy", "k": k, **common}))
     return {"rows": tidy_frame(rows), "items": pd.concat(items, ignore_index=True)}
 
 
@@ -317,12 +301,7 @@ def compression_of(
         for ratio in ratios:
             references_there = model.vectors(known, means, ratio)
             for kind, templates in kinds.items():
-                labels = {
-                    "split": split,
-                    "template": kind,
-                    "compression": ratio,
-                    "pooling": model.pooling,
-                }
+                labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
     rows = pd.concat([part["rows"] for part in parts], ignore_index=True)
@@ -442,16 +421,8 @@ def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance])
         rows += _cells("T1", name, _first_table(line), substitute)
         if not substitute:
             growth = {"value": line["utterances"] / line["orig_utterances"], "metric": "growth"}
-            rows.append(
-                {
-                    "table": "T1",
-                    "model": name,
-                    "dataset": name,
-                    "n": 1,
-                    "task": "statistics",
-                }
-                | growth
-            )
+            where = {"table": "T1", "model": name, "dataset": name}
+            rows.append(where | growth | {"n": 1, "task": "statistics"})
         slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
         sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
         rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
@@ -508,19 +479,11 @@ def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
     the Entity Book, and what these give."""
     rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
     for row in (train[place] for place in places):
-        made = Augmentation([row, *train], k=each)
-        new = [text for text in made[: made.counts[0]] if text != row.text]
+        made = Augmentation([row], k=each, book=entity_book([row, *train]))
+        new = [text for text in made if text != row.text]
         same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
-        texts = [("utterance", row.text), *(("other", text) for text in same[:2])]
-        texts.append(("template", make_template(row)))
+        texts = [("utterance", row.text), *(("other", text) for text in same[:2]), ("template", make_template(row))]
         texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
         texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
-        rows += [
-            {
-                "intent": row.intent,
-                "kind": kind,
-                "text": text,
-            }
-            for kind, text in texts
-        ]
-    return pd.DataFrame(rows)
+        rows += [(row.intent, *text) for text in texts]
+    return pd.DataFrame(rows, columns=["intent", "kind", "text"])
