@@ -36,15 +36,11 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
     """The function that makes a value of this type of plain lists; fields at the end may be missing."""
     if typing.get_origin(hint) is tuple:
         item = decoder(typing.get_args(hint)[0])
-        return tuple if item is _same else lambda cells: tuple(map(item, cells))
+        return lambda cells: tuple([item(cell) for cell in cells])
     if dataclasses.is_dataclass(hint):
         parts = [decoder(inner) for inner in fields(hint).values()]
         return lambda cells: hint(*[part(cell) for part, cell in zip(parts, cells)])
-    return _same
-
-
-def _same(cell: Any) -> Any:
-    return cell
+    return lambda cell: cell
 
 
 def field_of(cells: Iterable[list], record: type, name: str) -> list:

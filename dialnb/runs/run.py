@@ -338,12 +338,12 @@ class Run:
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(digits)
 
-    def times(self, trained: Trained, shown: int = 8) -> pd.DataFrame:
+    def times(self, trained: Trained) -> pd.DataFrame:
         """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
         times = self._tables["training-times"] = trained.times()
-        if len(times) > shown:
-            say(f"the first {shown} of {len(times)} trainings; tables/training-times.csv has all of them")
-        return times.head(shown)
+        if len(times) > 8:
+            say(f"the first 8 of {len(times)} trainings; tables/training-times.csv has all of them")
+        return times.head(8)
 
     def table(self, table: str) -> Any:
         """The published table with ours beside it, to be shown; written to `tables/` when the run finishes."""

@@ -25,6 +25,7 @@ REACH = 100  # lines after which a conversation is over
 MESSAGE = re.compile(r"\[\d\d:\d\d\] <([^>]+)> ?(.*)")
 ACTION = re.compile(r"\[\d\d:\d\d\] +\* ?(\S+) ?(.*)")
 ADDRESSED = re.compile(r"(\S+?)\s*[:,]\s")
+OPENING = re.compile(r"\A(\S+?)\s*[:,]\s*")
 NOTICE = re.compile(r"\[\d\d:\d\d\] .*")
 
 Log = list[Utterance | str]
@@ -151,9 +152,10 @@ def merge_turns(dialogue: Dialogue) -> Dialogue:
 
 def strip_addressees(dialogue: Dialogue) -> Dialogue:
     """Take away the ``nickname:`` that opens a message; it would give the right response away by name alone."""
-    names = sorted({re.escape(item.speaker) for item in dialogue.utterances}, key=len, reverse=True)
-    opening = re.compile(rf"\A(?:{'|'.join(names)})\s*[:,]\s*", re.IGNORECASE)
-    stripped = [replace(item, text=opening.sub("", item.text)) for item in dialogue.utterances]
+    names, stripped = {item.speaker.lower() for item in dialogue.utterances}, []
+    for item in dialogue.utterances:
+        text = OPENING.sub(lambda found: "" if found[1].lower() in names else found[0], item.text)
+        stripped.append(replace(item, text=text))
     return replace(dialogue, utterances=tuple(item for item in stripped if item.text))
 
 
