@@ -38,7 +38,8 @@ class Bar(tqdm):
         left = (self.total - self.n) / now["rate"] if self.total and now["rate"] else 0.0
         share = f"{self.n:,}/{self.total:,}" if self.total else f"{self.n:,}"
         done = self.total is not None and self.n >= self.total
-        time = f"done in {self.format_interval(now['elapsed'])}" if done else f"{self.format_interval(left)} left" if self.total else ""
+        clock = self.format_interval
+        time = f"done in {clock(now['elapsed'])}" if done else f"{clock(left)} left" if self.total else ""
         unit = "" if self.unit == "it" else f" {self.unit}s"
         parts = (self.desc.removesuffix(": "), share + unit, self.postfix or "", time)
         print("    " + "  ".join(part for part in parts if part), flush=True)

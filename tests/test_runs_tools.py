@@ -257,7 +257,7 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys):
             bar.update()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("    train  1/4 steps  loss 0.5  ") and lines[0].endswith(" left")
-    assert lines[-1] == "    train  4/4 steps  loss 0.1  done in 0:00"
+    assert lines[-1] == "    train  4/4 steps  loss 0.1  done in 00:00"
 
 
 # --- the workflow -----------------------------------------------------------------------------------------------------
