@@ -197,3 +197,51 @@ def test_the_report_finds_what_was_kept(runs, project, monkeypatch):
         ("dse", "results", "quick"),
         ("ums", "results", "gpu"),
     ]
+
+
+# --- several seeds ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(tmp_path, runs):
+    """A run of UMS like the first, from another seed and with other scores."""
+    rows = reporting.adversarial_rows()
+    gpu = json.loads((runs[1] / "run.json").read_text())["hardware"]
+    return reporting.write_run(
+        tmp_path / "ums-gpu-seed2", "ums", rows.assign(value=rows["value"] + 0.01), profile="gpu", seed=2, hardware=gpu
+    )
+
+
+def test_a_run_of_another_seed_joins_the_record_and_both_are_judged_together(runs, second, project):
+    place, _ = records.record(runs[1], project)
+    records.main(["--pool", str(second), "--project", str(project)])
+    rows = read_rows(place)
+    assert rows.groupby("train_seed")["value"].size().to_dict() == {1: 24, 2: 24}
+    means = rows.groupby("train_seed")["value"].mean()
+    assert means[2] - means[1] == pytest.approx(0.01)
+    (joined,) = json.loads((place / "run.json").read_text())["pooled"]
+    assert joined["seed"] == 2 and joined["code"]["commit"] == "0123456789abcdef" and joined["seconds"] == 187.4
+    judged = {claim["id"]: claim for claim in json.loads((place / "claims.json").read_text())}
+    assert any("2 trainings" in str(claim) for claim in judged.values())
+
+
+def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, project):
+    with pytest.raises(DataError, match="nothing is recorded in papers/ums/results/gpu"):
+        records.pool(second, project)
+    records.record(runs[1], project)
+    with pytest.raises(DataError, match="seed 1 is in it"):
+        records.pool(runs[1], project)
+    record = json.loads((second / "run.json").read_text())
+    (second / "run.json").write_text(json.dumps(record | {"parameters": {"seed": 2, "encoder": "small"}}))
+    with pytest.raises(DataError, match="its encoder is small, that of the record mini"):
+        records.pool(second, project)
+    (second / "run.json").write_text(json.dumps(record | {"set_by_hand": {"limit": 50}}))
+    with pytest.raises(DataError, match="limit was set by hand"):
+        records.pool(second, project)
+    (second / "run.json").write_text(json.dumps(record | {"status": "failed"}))
+    with pytest.raises(DataError, match="the run is failed"):
+        records.pool(second, project)
+    (second / "run.json").write_text(json.dumps(record))
+    pd.DataFrame({"item": [1], "value": [0.0]}).to_csv(second / "items.csv.xz", index=False)
+    with pytest.raises(DataError, match=r"only one of them has items"):
+        records.pool(second, project)

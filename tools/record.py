@@ -2,6 +2,9 @@
 
     python -m tools.record RUN [RUN ...]
 
+A run of the same profile with another seed joins what is kept, whose notebook and figures stay those of the first:
+python -m tools.record --pool RUN [RUN ...]
+
 Kept runs are judged again: python -m tools.record papers/*/results/gpu
 """
 
@@ -16,8 +19,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from dialnb.errors import DataError
-from dialnb.files import read_rows, write_json, write_table
+from dialnb.files import ITEMS, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs
 from dialnb.runs.profiles import project
@@ -47,9 +52,7 @@ def record(folder: Path, root: Path) -> list[Path]:
     A run with values set by hand is a trial: how it ran is kept in ``papers/<slug>/trial/<profile>/``, not its results.
     A folder that is such a record already is judged again.
     """
-    run = open_run(folder)
-    if run["status"] != "done":
-        raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
+    run = _finished(folder)
     if run["set_by_hand"].keys() - {"seed"}:
         return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
     place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
@@ -80,6 +83,58 @@ def record(folder: Path, root: Path) -> list[Path]:
     for drawn in sorted((folder / "figures").glob("*.png")):
         shutil.copy2(drawn, figures)
     return [place, figures]
+
+
+def pool(folder: Path, root: Path) -> list[Path]:
+    """Add the rows of a run to what is kept of its profile, and judge all trainings together; the place written to.
+
+    Both must be finished runs of the profile as it stands, from other seeds and with equal parameters. The record says
+    of each run that joined it when, where and by which code it was made.
+    """
+    run = _finished(folder)
+    if by_hand := run["set_by_hand"].keys() - {"seed"}:
+        raise DataError(f"{folder} cannot join a record: {', '.join(sorted(by_hand))} was set by hand")
+    place = root / "papers" / run["slug"] / "results" / run["profile"]
+    if not (place / "run.json").is_file():
+        raise DataError(f"{folder} has nothing to join: nothing is recorded in {place.relative_to(root)}; record it")
+    kept = read_json(place / "run.json")
+    pooled = kept.get("pooled", [])
+    seeds = [kept["parameters"]["seed"], *(other["seed"] for other in pooled)]
+    if (seed := run["parameters"]["seed"]) in seeds:
+        raise DataError(f"{folder} cannot join the record: seed {seed} is in it; it has {', '.join(map(str, seeds))}")
+    for name in {**kept["parameters"], **run["parameters"]}.keys() - {"seed"}:
+        ours, theirs = (each["parameters"].get(name) for each in (kept, run))
+        if ours != theirs:
+            raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
+    tables = {}
+    for name in ("results.csv", ITEMS):
+        places = [(source, own) for source, own in ((place, seeds[0]), (folder, seed)) if table_at(source, name)]
+        parts = [_of_seed(read_rows(source, name), own) for source, own in places]
+        if len(parts) == 1:
+            raise DataError(f"{folder} cannot join the record: only one of them has {name}")
+        tables |= {name: pd.concat(parts, ignore_index=True)} if parts else {}
+    for name, rows in tables.items():
+        table_at(place, name).unlink()
+        rows.to_csv(place / name, index=False)
+    if (written := place / "results.csv").stat().st_size > PACKED_ROWS:
+        _pack(written, written.read_bytes())
+    facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
+    write_json(place / "run.json", kept | {"pooled": [*pooled, {"seed": seed, **facts}]})
+    judge_again(place)
+    return [place]
+
+
+def _of_seed(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The rows, those without a seed of their training with this one."""
+    return rows.assign(train_seed=rows["train_seed"].fillna(seed) if "train_seed" in rows else seed)
+
+
+def _finished(folder: Path) -> dict:
+    """The record of a run that is done."""
+    run = open_run(folder)
+    if run["status"] != "done":
+        raise DataError(f"{folder} is not recorded: the run is {run['status']} {run.get('reason', '')}".rstrip())
+    return run
 
 
 def judge_again(folder: Path) -> None:
@@ -175,10 +230,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="RUN", help="finished runs, or kept ones to judge again"
     )
+    parser.add_argument("--pool", action="store_true", help="join runs of other seeds to what is kept of their profile")
     parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
     options = parser.parse_args(arguments)
     root = project(options.project)
-    places = [place for folder in options.folders for place in record(folder, root)]
+    places = [place for folder in options.folders for place in (pool if options.pool else record)(folder, root)]
     if not options.project:
         home = root / "papers"
         (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")

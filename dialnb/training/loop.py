@@ -35,7 +35,7 @@ from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
-WORTH_COMPILING = 1000  # steps; compiling takes 35 to 60 s of a core
+WORTH_COMPILING = 1500  # steps; compiling takes 26 to 60 s of a core
 FORMAT = 3  # of checkpoints: the curve has the terms of a loss one by one
 
 
