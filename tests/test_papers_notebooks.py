@@ -25,6 +25,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 from browser import PATIENCE, Browser, find_chromium
+from IPython.core.inputtransformer2 import TransformerManager
 from jupyter_client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
@@ -488,7 +489,7 @@ def test_asking_for_help_shows_the_signature_and_what_a_thing_does(kernel, name,
 def test_everything_that_a_notebook_calls_explains_itself(name):
     notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
     code = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
-    nodes = list(ast.walk(ast.parse(code)))
+    nodes = list(ast.walk(ast.parse(TransformerManager().transform_cell(code))))
     imports = [(node.module, each) for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names]
     places = {each.asname or each.name: f"{module}.{each.name}" for module, each in imports}
     places["run"] = "dialnb.runs.Run"
