@@ -24,7 +24,7 @@ import pandas as pd
 from dialnb.errors import DataError
 from dialnb.files import ITEMS, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
-from dialnb.report.gather import gather, recorded_runs
+from dialnb.report.gather import gather, recorded_runs, rows_of
 from dialnb.runs.profiles import project
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
@@ -108,8 +108,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
     tables = {}
     for name in ("results.csv", ITEMS):
-        places = [(source, own) for source, own in ((place, seeds[0]), (folder, seed)) if table_at(source, name)]
-        parts = [_of_seed(read_rows(source, name), own) for source, own in places]
+        parts = [rows_of(of, source, name) for of, source in ((kept, place), (run, folder)) if table_at(source, name)]
         if len(parts) == 1:
             raise DataError(f"{folder} cannot join the record: only one of them has {name}")
         tables |= {name: pd.concat(parts, ignore_index=True)} if parts else {}
@@ -122,11 +121,6 @@ def pool(folder: Path, root: Path) -> list[Path]:
     write_json(place / "run.json", kept | {"pooled": [*pooled, {"seed": seed, **facts}]})
     judge_again(place)
     return [place]
-
-
-def _of_seed(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The rows, those without a seed of their training with this one."""
-    return rows.assign(train_seed=rows["train_seed"].fillna(seed) if "train_seed" in rows else seed)
 
 
 def _finished(folder: Path) -> dict:

@@ -79,7 +79,7 @@ class Group:
             if (folder / FAULTS).is_file():
                 faults += read_yaml(folder / FAULTS)
             if table_at(folder, ITEMS):
-                items.append(_rows(run, folder, ITEMS))
+                items.append(rows_of(run, folder, ITEMS))
         complete = items and len(items) == len(self.runs)
         scores = pd.concat(items, ignore_index=True) if complete else None
         return judge_claims(self.slug, self.results, self.not_run, scores, shares, faults)
@@ -194,7 +194,7 @@ def _results(run: Values, folder: Path) -> pd.DataFrame:
     if path is None or path.read_bytes().strip() == b"":
         return pd.DataFrame()
     try:
-        rows = _rows(run, folder)
+        rows = rows_of(run, folder)
     except (OSError, ValueError, EOFError, LZMAError) as error:
         raise Damaged(folder, f"{path.name} cannot be read as a table: {error}") from error
     if len(rows) and not ({"model", "value"} <= set(rows) and is_numeric_dtype(rows["value"])):
@@ -202,7 +202,7 @@ def _results(run: Values, folder: Path) -> pd.DataFrame:
     return rows
 
 
-def _rows(run: Values, folder: Path, *name: str) -> pd.DataFrame:
+def rows_of(run: Values, folder: Path, *name: str) -> pd.DataFrame:
     """A table of a run, with the run's seed as that of the training where it names none."""
     rows = read_rows(folder, *name)
     seed = run["parameters"].get("seed", 0)
