@@ -20,7 +20,9 @@ from torch.nn import functional
 
 from dialnb.errors import TrainingError
 from dialnb.evaluation.sampling import few_shot_splits
+from dialnb.models.replay import Replay, replayed
 from dialnb.seeding import seeded
+from dialnb.tokens import Packed
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,29 @@ TRAINING_SEED = 24
 
 def finetune(
     model: nn.Module,
-    n: int,
-    batch_loss: Callable[[ndarray], Tensor],
+    sides: Sequence[Sequence],
+    batch_loss: Callable[..., Tensor],
     validate: Callable[[], float],
     recipe: FineTuning,
 ) -> None:
-    """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
+    """Train ``model`` on examples and leave it, in evaluation mode, with its best validation weights.
 
-    ``batch_loss`` receives row numbers of the training examples; ``validate`` scores the model as it is (higher is
-    better). A score must exceed 0 and every earlier one to count as an improvement.
+    ``sides`` are lists of token ids, as many as an example has texts; ``batch_loss(*batches, rows)`` receives some of
+    each, and which they are (see :class:`~dialnb.models.replay.Replay`). ``validate`` scores the model as it is (higher
+    is better). A score must exceed 0 and every earlier one to count as an improvement.
     """
-    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0, fused=True)
+    n = len(sides[0])
+
+    def update(*batch) -> Tensor:
+        loss = batch_loss(*batch)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+    take_step = Replay(update, getattr(model, "encoder", model))
+    rate = torch.tensor(recipe.learning_rate, device=take_step.device) if take_step.able else recipe.learning_rate
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0, fused=True, capturable=take_step.able)
     total = max(1, n * recipe.epochs // recipe.batch_size)
     warm = int(total * recipe.warmup)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -88,10 +102,8 @@ def finetune(
                     else:
                         fruitless += 1
                     model.train()
-                loss = batch_loss(order[start : start + recipe.batch_size])
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
+                rows = order[start : start + recipe.batch_size]
+                loss = take_step([[side[row] for row in rows] for side in sides], rows)
                 schedule.step()
                 step += 1
             if not torch.isfinite(loss):  # weights that are not numbers stay so: a look per epoch keeps a GPU busy
@@ -113,7 +125,7 @@ class Classifier(nn.Module):
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
+    def forward(self, ids: Sequence[Sequence[int]] | Packed) -> Tensor:
         return self.output(self.dropout(self.encoder.embed(ids, pooling="mean")))
 
 
@@ -136,11 +148,12 @@ def fit_classifier(
         model = Classifier(encoder, classes, recipe.dropout)
     wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
     loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
+    look = replayed(model, model.encoder)
     finetune(
         model,
-        len(ids),
-        lambda rows: loss_of(model([ids[row] for row in rows]).float(), wanted[rows]),
-        lambda: score(in_batches(model, validation_ids), validation_targets),
+        [ids],
+        lambda batch, rows: loss_of(model(batch)[: len(rows)].float(), wanted[rows]),
+        lambda: score(in_batches(look, validation_ids), validation_targets),
         recipe,
     )
     return model

@@ -103,7 +103,7 @@ class Encoder(nn.Module):
         ``truncate`` names the side that is cut."""
         return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
-    def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
+    def hidden(self, tokens: Tokens | Packed) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
         batch = pack(tokens, self.device)
         return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
@@ -152,9 +152,9 @@ class Encoder(nn.Module):
             first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
         return first.float() if first.dtype in NARROW else first
 
-    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
+    def embed(self, tokens: Tokens | Packed | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
-        tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
+        tokens = tokens if isinstance(tokens, Tokens | Packed) else Tokens.from_lists(tokens)
         if self.packed and (pooling or self.pooling) in ("cls", "pooler"):
             batch = pack(tokens, self.device)
             return self.pool(self.states(batch, first_only=True), batch, pooling)
