@@ -148,19 +148,11 @@ class Packed:
         return self.starts[:-1].long()[self.rank[sequences]] + positions
 
 
-def pack(tokens: Tokens | Packed, device: torch.device | str = "cpu") -> Packed:
-    """Sort by length (stable), lay the real tokens in one row and move everything to ``device`` in one copy; what is
-    packed stays as it is."""
-    if isinstance(tokens, Packed):
-        return tokens
+def pack(tokens: Tokens, device: torch.device | str = "cpu") -> Packed:
+    """Sort by length (stable), lay the real tokens in one row and move everything to ``device`` in one copy."""
     flat, sizes, groups = tokens.layout
     if torch.device(device).type == "cuda":
         flat = flat.to(device, non_blocking=True)
-    return unpack(flat, sizes, groups)
-
-
-def unpack(flat: torch.Tensor, sizes: list[int], groups: tuple[tuple[int, int], ...]) -> Packed:
-    """The batch of a layout that lies on its device."""
     ids, positions, lengths, rank, *types = torch.split(flat, sizes)
     starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
     return Packed(ids, positions, types[0] if types else None, lengths, starts, rank, groups)

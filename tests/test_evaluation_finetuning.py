@@ -57,13 +57,11 @@ def _scripted(scores: list[float], recipe: FineTuning, n: int):
         seen.append(model.weight.item())
         return scores[min(len(seen), len(scores)) - 1]
 
-    def loss(batch: list, rows: torch.Tensor) -> torch.Tensor:
+    def loss(rows: np.ndarray) -> torch.Tensor:
         assert model.training and 0 < len(rows) <= recipe.batch_size
-        assert [row for [row] in batch] == rows.tolist()
         return -model.weight.sum()
 
-    model.device = model.weight.device
-    finetune(model, [[[row] for row in range(n)]], loss, validate, recipe)
+    finetune(model, n, loss, validate, recipe)
     return model, seen
 
 
@@ -98,9 +96,8 @@ def test_the_rate_warms_up_over_five_percent_and_falls_to_zero():
 
 def test_a_loss_that_is_not_a_number_stops_with_a_sentence():
     model = nn.Linear(1, 1)
-    model.device = model.weight.device
     with pytest.raises(TrainingError, match="became nan by step"):
-        finetune(model, [[[1]] * 4], lambda batch, rows: model.weight.sum() * torch.nan, lambda: 1.0, FAST)
+        finetune(model, 4, lambda rows: model.weight.sum() * torch.nan, lambda: 1.0, FAST)
 
 
 def test_results_in_batches_come_back_in_the_given_order():

@@ -9,7 +9,7 @@ scored on the test set. The encoder that comes in is never changed: each run tra
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,8 @@ from torch.nn import functional
 
 from dialnb.errors import TrainingError
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.models.replay import Replay, replayed
+from dialnb.models.graphs import Graphs, can_replay
 from dialnb.seeding import seeded
-from dialnb.tokens import Packed
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,17 @@ TRAINING_SEED = 24
 
 def finetune(
     model: nn.Module,
-    sides: Sequence[Sequence],
-    batch_loss: Callable[..., Tensor],
+    n: int,
+    batch_loss: Callable[[ndarray], Tensor],
     validate: Callable[[], float],
     recipe: FineTuning,
 ) -> None:
-    """Train ``model`` on examples and leave it, in evaluation mode, with its best validation weights.
+    """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
 
-    ``sides`` are lists of token ids, as many as an example has texts; ``batch_loss(*batches, rows)`` receives some of
-    each, and which they are (see :class:`~dialnb.models.replay.Replay`). ``validate`` scores the model as it is (higher
-    is better). A score must exceed 0 and every earlier one to count as an improvement.
+    ``batch_loss`` receives row numbers of the training examples; ``validate`` scores the model as it is (higher is
+    better). A score must exceed 0 and every earlier one to count as an improvement.
     """
-    n = len(sides[0])
-
-    def update(*batch) -> Tensor:
-        loss = batch_loss(*batch)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        return loss.detach()
-
-    encoder = getattr(model, "encoder", model)
-    take_step = Replay(update, encoder)
-    rate = torch.tensor(recipe.learning_rate, device=take_step.device) if take_step.able else recipe.learning_rate
-    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0, fused=True, capturable=take_step.able)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0, fused=True)
     total = max(1, n * recipe.epochs // recipe.batch_size)
     warm = int(total * recipe.warmup)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -90,7 +76,7 @@ def finetune(
     fruitless = 0
     step = 0
     best_state = _copy_state(model)
-    with seeded(TRAINING_SEED), _gpu_precision(encoder, recipe.narrow) if take_step.able else nullcontext():
+    with seeded(TRAINING_SEED), _fast_on_gpu(getattr(model, "encoder", model), recipe.narrow) as graphs:
         model.train()
         for _ in range(recipe.epochs):
             order = generator.permutation(n)
@@ -106,8 +92,10 @@ def finetune(
                     else:
                         fruitless += 1
                     model.train()
-                rows = order[start : start + recipe.batch_size]
-                loss = take_step([[side[row] for row in rows] for side in sides], rows)
+                loss = batch_loss(order[start : start + recipe.batch_size])
+                optimiser.zero_grad(set_to_none=graphs is None)
+                loss.backward()
+                optimiser.step()
                 schedule.step()
                 step += 1
             if not torch.isfinite(loss):  # weights that are not numbers stay so: a look per epoch keeps a GPU busy
@@ -119,15 +107,18 @@ def finetune(
 
 
 @contextmanager
-def _gpu_precision(encoder: nn.Module, narrow: bool) -> Iterator[None]:
-    """Inside the block the encoder computes in bfloat16, or in float32 with TF32 in matrix products."""
+def _fast_on_gpu(encoder: nn.Module, narrow: bool) -> Iterator[Graphs | None]:
+    """Where there is a GPU, replay the encoder's passes, in bfloat16 or in float32 with TF32 in matrix products."""
+    if not can_replay(encoder):
+        yield None
+        return
     before = encoder.dtype, torch.get_float32_matmul_precision()
-    encoder.dtype = torch.bfloat16 if narrow else None
+    encoder.dtype, encoder.graphs = torch.bfloat16 if narrow else None, Graphs(encoder)
     torch.set_float32_matmul_precision("high")
     try:
-        yield
+        yield encoder.graphs
     finally:
-        encoder.dtype = before[0]
+        encoder.dtype, encoder.graphs = before[0], None
         torch.set_float32_matmul_precision(before[1])
 
 
@@ -142,7 +133,7 @@ class Classifier(nn.Module):
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, ids: Sequence[Sequence[int]] | Packed) -> Tensor:
+    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
         return self.output(self.dropout(self.encoder.embed(ids, pooling="mean")))
 
 
@@ -165,12 +156,11 @@ def fit_classifier(
         model = Classifier(encoder, classes, recipe.dropout)
     wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
     loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
-    look = replayed(model, model.encoder)
     finetune(
         model,
-        [ids],
-        lambda batch, rows: loss_of(model(batch)[: len(rows)].float(), wanted[rows]),
-        lambda: score(in_batches(look, validation_ids), validation_targets),
+        len(ids),
+        lambda rows: loss_of(model([ids[row] for row in rows]).float(), wanted[rows]),
+        lambda: score(in_batches(model, validation_ids), validation_targets),
         recipe,
     )
     return model

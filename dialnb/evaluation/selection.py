@@ -24,7 +24,6 @@ from dialnb.evaluation.foreign import as_encoder, as_trainable
 from dialnb.evaluation.metrics import Scores, Ties, evaluator, pad_lists, ranked_labels, ranking_metrics, top_k
 from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
-from dialnb.models.replay import replayed
 
 Pairs = Sequence[QuestionAnswer]
 Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
@@ -197,23 +196,22 @@ def finetune_responses(
     def chosen(side: Sequence, rows: ndarray) -> list:
         return [side[row] for row in rows]
 
-    def scores(embed: Callable, pool: list, blocks: ndarray) -> dict[str, float]:
+    def scores(model: Any, pool: list, blocks: ndarray) -> dict[str, float]:
         rows = blocks.ravel()
-        queries, responses = (in_batches(embed, chosen(side, rows)) for side in pool[:2])
+        queries, responses = (in_batches(model.embed, chosen(side, rows)) for side in pool[:2])
         return top_k(block_ranks(queries, responses, np.arange(blocks.size).reshape(blocks.shape), pool[2][rows]))
 
     blocks = response_blocks(len(test), size)
     for k, seed in product(shots, seeds):
         split = response_split(len(train), k, seed, validation=size)
         model = encoder.clone()
-        look = replayed(model.embed, model)
 
-        def loss(queries: Any, responses: Any, rows: torch.Tensor, model=model) -> torch.Tensor:
-            return response_loss(*(model.embed(side)[: len(rows)] for side in (queries, responses)))
+        def loss(batch: ndarray, model=model, split=split) -> torch.Tensor:
+            return response_loss(*(model.embed(chosen(side, split.train[batch])) for side in pools[0][:2]))
 
-        def validate(look=look, split=split) -> float:
-            return sum(scores(look, pools[0], split.validation[None]).values())
+        def validate(model=model, split=split) -> float:
+            return sum(scores(model, pools[0], split.validation[None]).values())
 
-        finetune(model, [chosen(side, split.train) for side in pools[0][:2]], loss, validate, recipe)
+        finetune(model, k, loss, validate, recipe)
         settings = {"seed": seed, "shots": k, "candidates": size, "method": "fine-tuning"}
-        yield scores(model.embed, pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}
+        yield scores(model, pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}

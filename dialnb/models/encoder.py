@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from dialnb.errors import DataError, Offline, check_known
 from dialnb.models import packed as packed_path
+from dialnb.models.graphs import Graphs
 from dialnb.models.places import READOUT, absent, can_ask_hub, fetch_encoder
 from dialnb.models.saving import check_seal, read_readout, require_finite, save_encoder
 from dialnb.models.wordpieces import Wordpieces
@@ -67,6 +68,7 @@ class Encoder(nn.Module):
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.compiled = False
+        self.graphs: Graphs | None = None  # recorded passes, while something trains the encoder on a GPU
         self.packed = packed_path.supports(transformer)
 
     @property
@@ -94,6 +96,7 @@ class Encoder(nn.Module):
     def clone(self) -> Encoder:
         """A deep copy with its own weights; the tokenizer is shared."""
         twin = copy.copy(self)
+        twin.graphs = None
         twin._modules = dict(self._modules)
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
@@ -103,13 +106,16 @@ class Encoder(nn.Module):
         ``truncate`` names the side that is cut."""
         return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
 
-    def hidden(self, tokens: Tokens | Packed) -> tuple[Tensor, Packed]:
+    def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""
         batch = pack(tokens, self.device)
         return (self.states(batch) if self.packed else self._padded_hidden(tokens, batch)), batch
 
     def states(self, batch: Packed, first_only: bool = False) -> Tensor:
         """As ``hidden``, for a batch that is packed already (BERT family only); or its first tokens' states only."""
+        return (self.graphs or self.eager_states)(batch, first_only)
+
+    def eager_states(self, batch: Packed, first_only: bool) -> Tensor:
         return packed_path.packed_forward(
             self.transformer, batch, self.dtype, self.attention_dropout, self.compiled, first_only
         )
@@ -152,9 +158,9 @@ class Encoder(nn.Module):
             first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
         return first.float() if first.dtype in NARROW else first
 
-    def embed(self, tokens: Tokens | Packed | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
+    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
-        tokens = tokens if isinstance(tokens, Tokens | Packed) else Tokens.from_lists(tokens)
+        tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
         if self.packed and (pooling or self.pooling) in ("cls", "pooler"):
             batch = pack(tokens, self.device)
             return self.pool(self.states(batch, first_only=True), batch, pooling)

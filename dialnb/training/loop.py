@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
+from dialnb.models.graphs import Graphs, can_replay
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
@@ -35,7 +36,7 @@ from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
-WORTH_COMPILING = 1500  # steps; compiling takes 26 to 60 s of a core
+WORTH_COMPILING = 5_000_000  # examples; compiling takes 26 to 60 s of a core
 FORMAT = 3  # of checkpoints: the curve has the terms of a loss one by one
 
 
@@ -101,6 +102,8 @@ class _Run:
         both = dict.fromkeys([*encoder.parameters(), *objective.parameters()])
         self.parameters = [p for p in both if p.requires_grad]
         self.optimiser = make_optimiser(encoder, objective, settings)
+        alone = self.world == 1 and settings.chunk is None  # a gradient cache reads each chunk twice
+        self.graphs = Graphs(encoder) if alone and can_replay(encoder) else None
         self.curve: list[dict[str, float]] = []
         self.pending: list[tuple[int, Tensor, Tensors]] = []  # losses that nobody has looked at
         self.tokens_seen = self.examples_seen = 0
@@ -230,7 +233,7 @@ class _Run:
             group["lr"] = group["base"] * factor
             group["betas"] = (momentum, group["betas"][1])
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=self.graphs is None)
 
     # --- the whole run --------------------------------------------------------------------------------------------
 
@@ -287,12 +290,13 @@ class _Run:
         self.encoder.train(), self.objective.train()
         self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
         self.encoder.attention_dropout = self.settings.attention_dropout
-        self.encoder.compiled = self.settings.compiled
+        self.encoder.compiled, self.encoder.graphs = self.settings.compiled, self.graphs
         if self.settings.compiled is None:
-            self.encoder.compiled = self.total >= WORTH_COMPILING
+            self.encoder.compiled = self.total * self.settings.batch_size >= WORTH_COMPILING
 
     def _leave_training(self) -> None:
         """The encoder as it came: for evaluations on the way, and when all is over."""
+        self.encoder.graphs = None
         training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.before
         self.encoder.train(training)
 

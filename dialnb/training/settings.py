@@ -27,8 +27,8 @@ class TrainingSettings:
 
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
     with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
-    of an epoch may be smaller than the others; ``drop_last`` leaves it out. ``compiled`` (GPU only) defaults to runs of
-    at least 1,500 steps, which earn the compile time back. Whoever watches a training looks at its encoder
+    of an epoch may be smaller than the others; ``drop_last`` leaves it out. ``compiled`` (GPU only) defaults to runs on
+    five million examples or more, which earn the compile time back. Whoever watches a training looks at its encoder
     every ``evaluate_every`` steps (None: after whole epochs).
     """
 

@@ -1,0 +1,148 @@
+"""An encoder's passes as CUDA graphs: recorded once for each of a few shapes, then started as a whole.
+
+A step on 64 short texts is some hundred kernels of a few microseconds each; starting them one by one takes the host
+ten times as long as the GPU takes for them. A graph starts them all at once. It needs equal shapes, so batches are
+filled up with short sequences that nobody reads, to one of a few numbers of tokens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dialnb.tokens import Packed
+
+
+def can_replay(encoder: nn.Module) -> bool:
+    """Whether there is a GPU, and an encoder of packed tokens on it."""
+    return getattr(encoder, "packed", False) and encoder.device.type == "cuda"
+
+
+def filled(batch: Packed) -> Packed:
+    """The same batch and, after it, sequences of at most 16 tokens, so that few numbers of tokens are left."""
+    tokens = len(batch.ids)
+    unit = max(64, 1 << tokens.bit_length() >> 5)
+    fillers = unit // 15 + 1
+    total = -(-(tokens + fillers) // unit) * unit
+    ends = torch.from_numpy(np.linspace(tokens, total, fillers + 1)[1:].astype(np.int32))
+    ends = ends.to(batch.starts.device, non_blocking=True)
+    spare = {name: getattr(batch, name) for name in ("ids", "positions", "types")}
+    longer = {name: F.pad(row, (0, total - tokens)) for name, row in spare.items() if row is not None}
+    return replace(batch, starts=torch.cat([batch.starts, ends]), **longer)
+
+
+@dataclass
+class Recorded:
+    """Both passes over batches of one shape, and the tensors that they read and write."""
+
+    batch: Packed
+    states: Tensor
+    gradient: Tensor | None
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+    def read(self, batch: Packed) -> None:
+        for name in ("ids", "positions", "types", "starts"):
+            if getattr(batch, name) is not None:
+                getattr(self.batch, name).copy_(getattr(batch, name))
+        self.forward.replay()
+
+
+class Graphs:
+    """``encoder.states`` for batches of shapes that come again and again.
+
+    Gradients are added to ``.grad`` where the parameters have one, in place: it must not be replaced or removed. What
+    is recorded shares memory, so of passes that wait for their way back each takes a *place* with memory of its own.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self.encoder = encoder
+        self.parameters = [parameter for parameter in encoder.transformer.parameters() if parameter.requires_grad]
+        self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
+        self.seen: Counter[tuple] = Counter()
+        self.recorded: dict[tuple, Recorded] = {}
+        self.taken: set[int] = set()
+        self.pools: dict[int, tuple[int, int]] = {}
+
+    def __call__(self, batch: Packed, first_only: bool) -> Tensor:
+        full = filled(batch)
+        real = len(batch.lengths) if first_only else len(batch.ids)
+        learning = torch.is_grad_enabled()
+        place = next(number for number in count() if number not in self.taken) if learning else -1
+        longest = -(-batch.max_length // 16)
+        key = (place, first_only, self.encoder.training, len(full.ids), len(full.starts), batch.types is None, longest)
+        self.seen[key] += 1
+        if self.seen[key] == 1 or (learning and not self._with_gradient()):  # kernels are chosen, gradients laid out
+            return self.encoder.eager_states(full, first_only)[:real]
+        if key not in self.recorded:
+            pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
+            self.recorded[key] = self._record(full, first_only, learning, pool)
+        found = self.recorded[key]
+        found.read(full)
+        if learning:
+            return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
+        return found.states[:real].clone()
+
+    def _with_gradient(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.parameters if parameter.grad is not None]
+
+    def _record(self, batch: Packed, first_only: bool, learning: bool, pool: tuple[int, int]) -> Recorded:
+        forward, backward, gradient = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), None
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            with _capturing(forward, pool):
+                states = self.encoder.eager_states(batch, first_only)
+            if learning:
+                gradient = torch.zeros_like(states)
+                parameters = self._with_gradient()
+                with _capturing(backward, pool):
+                    found = torch.autograd.grad(states, parameters, gradient, allow_unused=True)
+                    used = [(p.grad, new) for p, new in zip(parameters, found, strict=True) if new is not None]
+                    torch._foreach_add_(*map(list, zip(*used, strict=True)))
+        return Recorded(batch, states.detach(), gradient, forward, backward)
+
+
+@contextmanager
+def _capturing(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> Iterator[None]:
+    """Like torch.cuda.graph, which also collects garbage: seconds, over all shapes of many short trainings."""
+    graph.capture_begin(pool, capture_error_mode="thread_local")
+    try:
+        yield
+    finally:
+        graph.capture_end()
+
+
+class _Place:
+    """Held by a pass from its way there to its way back, or until it is forgotten."""
+
+    def __init__(self, taken: set[int], number: int) -> None:
+        self.taken, self.number = taken, number
+        taken.add(number)
+
+    def __del__(self) -> None:
+        self.taken.discard(self.number)
+
+
+class _Replayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, anchor: Tensor, found: Recorded, place: _Place, real: int) -> Tensor:
+        ctx.found, ctx.place = found, place
+        return found.states[:real].detach()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[None, ...]:
+        whole = ctx.found.gradient
+        whole[: len(gradient)].copy_(gradient)
+        whole[len(gradient) :].zero_()
+        ctx.found.backward.replay()
+        ctx.place = None
+        return None, None, None, None

@@ -1,0 +1,125 @@
+"""Passes that are recorded and replayed: batches that are filled up, and the same trainings with and without graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialnb.evaluation.finetuning import FineTuning, fit_classifier
+from dialnb.evaluation.metrics import accuracy
+from dialnb.examples.masking import MaskedExamples
+from dialnb.models import packed as packed_path
+from dialnb.models.attention import padded_attention
+from dialnb.models.graphs import Graphs, can_replay, filled
+from dialnb.tokens import Tokens, pack
+from dialnb.training import TrainingSettings, train
+
+RECIPE = FineTuning(1e-3, batch_size=8, epochs=6, patience=99, eval_steps=2, max_length=20)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=60))
+def test_filling_keeps_the_batch_and_leaves_few_sizes(lengths):
+    batch = pack(Tokens.from_lists([np.arange(length) + 7 for length in lengths]))
+    full, n, tokens = filled(batch), len(lengths), sum(lengths)
+    assert torch.equal(full.ids[:tokens], batch.ids) and torch.equal(full.starts[: n + 1], batch.starts)
+    added = full.starts[n:].diff()
+    assert added.min() >= 1 and added.max() <= 16 and full.starts[-1] == len(full.ids) == len(full.positions)
+    assert len(full.ids) % max(64, 1 << tokens.bit_length() >> 5) == 0
+    assert full.groups == batch.groups and full.types is None
+
+
+def test_what_is_filled_in_changes_no_state(monkeypatch):
+    def by_starts(qkv, starts, seed, groups, dropout):
+        return padded_attention(qkv, starts, 40, dropout)
+
+    monkeypatch.setattr(packed_path, "_grouped", by_starts)
+    encoder = tiny.encoder()
+    batch = pack(encoder.tokenize(tiny.sentences(9)))
+    for first_only in (False, True):
+        with torch.no_grad():
+            expected, found = (encoder.eager_states(each, first_only) for each in (batch, filled(batch)))
+        assert len(found) > len(expected) and torch.allclose(found[: len(expected)], expected, atol=1e-6)
+
+
+def test_nothing_is_recorded_without_a_gpu_and_a_clone_has_no_graphs():
+    encoder = tiny.encoder()
+    assert not can_replay(encoder) and encoder.graphs is None
+    encoder.graphs = Graphs(encoder)
+    assert encoder.clone().graphs is None
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """The graphs that are replayed, in order."""
+    played, play = [], torch.cuda.CUDAGraph.replay
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (played.append(graph), play(graph)))
+    return played
+
+
+@needs_gpu
+def test_a_replayed_fine_tuning_ends_where_one_step_by_step_does(monkeypatch, replays):
+    encoder = tiny.encoder(dropout=0.0, hidden_size=64).cuda()
+    rows = encoder.tokenize(tiny.sentences(60)), np.arange(60) % 3
+    curves = []
+    for replay in (True, False):
+        monkeypatch.setattr("dialnb.evaluation.finetuning.can_replay", lambda _, replay=replay: replay)
+        seen = []
+
+        def score(logits, targets, seen=seen):
+            seen.append(logits.copy())
+            return accuracy(targets, logits.argmax(1))
+
+        fit_classifier(encoder, rows, rows, score, RECIPE)
+        curves.append(np.array(seen))
+        assert len(replays) > 50 and len({*map(id, replays)}) < 20
+    assert np.abs(curves[0] - curves[1]).max() < 0.02 * np.abs(curves[1]).max()
+    assert np.abs(curves[1][-1] - curves[1][0]).max() > 0.1, "it has learned something"
+
+
+@needs_gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_replayed_training_has_the_losses_of_one_step_by_step(monkeypatch, replays, dropout):
+    """Masked words read the table of word vectors outside of the graphs as well."""
+    curves = []
+    for replay in (True, False):
+        monkeypatch.setattr("dialnb.training.loop.can_replay", lambda _, replay=replay: replay)
+        torch.manual_seed(0)
+        encoder = tiny.encoder(dropout=dropout, hidden_size=64).cuda()
+        objective = tiny.MaskedLanguageModel(encoder)
+        examples = MaskedExamples.from_tokens(encoder, encoder.tokenize(tiny.sentences(64)))
+        settings = TrainingSettings(16, max_steps=30, epochs=99, learning_rate=1e-3, precision="float32", clip=1.0)
+        curves.append(train(encoder, objective, examples, settings, show_progress=False).curve["loss"].to_numpy())
+    assert len(replays) > 40
+    if dropout:
+        assert np.abs(curves[0][-5:].mean() - curves[1][-5:].mean()) < 0.3
+    else:
+        assert np.abs(curves[0] - curves[1]).max() < 0.01
+    assert curves[0][-1] < curves[0][0] - 0.1
+
+
+@needs_gpu
+def test_passes_that_wait_for_their_way_back_do_not_share_memory():
+    encoder = tiny.encoder(dropout=0.0, hidden_size=64).cuda().train()
+    parts = [encoder.tokenize(tiny.sentences(8, seed)) for seed in range(4)]
+    found = []
+    for graphs in (None, Graphs(encoder)):
+        for _ in range(4):
+            encoder.graphs = graphs
+            encoder.zero_grad(set_to_none=graphs is None)
+            vectors = [encoder.embed(part, "mean") for part in parts]
+            sum((i + 1) * v.square().sum() for i, v in enumerate(vectors)).backward()
+        found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
+    assert graphs.recorded and not graphs.taken
+    assert {key[0] for key in graphs.recorded} == {0, 1, 2, 3}
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    encoder.graphs = graphs
+    encoder.embed(parts[0])
+    assert not graphs.taken, "a pass that nobody goes back through is forgotten"
