@@ -7,6 +7,8 @@ filled up with short sequences that nobody reads, to one of a few numbers of tok
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,6 +71,7 @@ class Graphs:
         self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
+        self.able = True
         self.taken: set[int] = set()
         self.pools: dict[int, tuple[int, int]] = {}
 
@@ -82,9 +85,15 @@ class Graphs:
         self.seen[key] += 1
         if self.seen[key] == 1 or (learning and not self._with_gradient()):  # kernels are chosen, gradients laid out
             return self.encoder.eager_states(full, first_only)[:real]
-        if key not in self.recorded:
+        if key not in self.recorded and self.able:
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
-            self.recorded[key] = self._record(full, first_only, learning, pool)
+            try:
+                self.recorded[key] = self._record(full, first_only, learning, pool)
+            except RuntimeError as error:
+                self.able = False
+                warnings.warn(f"training goes on without CUDA graphs: {error}", stacklevel=2)
+        if key not in self.recorded:
+            return self.encoder.eager_states(full, first_only)[:real]
         found = self.recorded[key]
         found.read(full)
         if learning:
@@ -113,11 +122,14 @@ class Graphs:
 
 @contextmanager
 def _capturing(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> Iterator[None]:
-    """Like torch.cuda.graph, which also collects garbage: seconds, over all shapes of many short trainings."""
+    """Like torch.cuda.graph, which collects garbage first: seconds, over all shapes of many short trainings. Memory
+    that is given back during a recording would spoil it, so garbage waits."""
+    gc.disable()
     graph.capture_begin(pool, capture_error_mode="thread_local")
     try:
         yield
     finally:
+        gc.enable()
         graph.capture_end()
 
 

@@ -257,6 +257,7 @@ class _Run:
         finally:
             bar.close()
             self._leave_training()
+            self.graphs = None  # and the memory that they hold
             for parameter in self.trainable:
                 parameter.requires_grad_(True)
         return self._result(first, time.perf_counter() - began, held_by_others)
