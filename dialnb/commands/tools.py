@@ -38,10 +38,10 @@ def pack(
 
     Writes one archive with all that a GPU machine needs to run papers (by name, or 'all').
     """
+    from dialnb.files import project_root
     from dialnb.runs import pack as packing
-    from dialnb.runs.profiles import project
 
-    root = project(root)
+    root = project_root(root)
     slugs = chosen_papers(papers, root)
     installed = packing.read_have(have) if have else packing.usual_packages()
     target = packing.Target(platform or packing.host_platform(), python, installed)

@@ -16,6 +16,7 @@ import pandas as pd
 
 from dialnb import __version__
 from dialnb.data import load
+from dialnb.data.levels import named_data
 from dialnb.data.sources import load_registry
 from dialnb.ecosystem.citations import citation
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
@@ -150,7 +151,7 @@ class DiaEvalActions(DialogueTask):
     )
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.actions_of(encoder, diaeval.action_data("bundled")[subset], subset, **self.limits)
+        return diaeval.actions_of(encoder, named_data("wmdc", "actions", "bundled")[0][subset], subset, **self.limits)
 
 
 class DiaEvalInference(DialogueTask):
@@ -167,7 +168,9 @@ class DiaEvalInference(DialogueTask):
     )
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.inference_of(encoder, diaeval.consistency_data("bundled")[subset], subset, **self.limits)
+        return diaeval.inference_of(
+            encoder, named_data("wmdc", "consistency", "bundled")[0][subset], subset, **self.limits
+        )
 
     def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[rows["protocol"] != "floor"]
@@ -187,7 +190,9 @@ class DiaEvalRetrieval(DialogueTask):
     )
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.retrieval_of(encoder, diaeval.candidate_data("bundled")[subset], subset, **self.limits)
+        return diaeval.retrieval_of(
+            encoder, named_data("wmdc", "candidates", "bundled")[0][subset], subset, **self.limits
+        )
 
     def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[rows["ties"] == "against"]

@@ -24,10 +24,9 @@ import pandas as pd
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.data import Dataset, load
-from dialnb.data.levels import find
+from dialnb.data import Dataset
+from dialnb.data.levels import named_data
 from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
-from dialnb.errors import Offline
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
@@ -49,36 +48,6 @@ LONGEST = 256
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
-
-
-def action_data(data: str) -> dict[str, Dataset]:
-    """DSTC2 and GSIM; of bundled data, the wizards' actions in a quarter of STAR stand in."""
-    if data == "bundled":
-        return {"STAR": load("bundled/STAR")[::4]}
-    return {name: find(data, ("official", name, "official"), ("sources", name, "copies")) for name in UNIVERSAL}
-
-
-def consistency_data(data: str) -> dict[str, Dataset]:
-    """CI-ToD, which the paper's tables call IC-TOD; the weather part of its training set is in the official files."""
-    return {"CI-ToD": find(data, ("official", "CI-ToD", "official"), ("bundled", "bundled/CI-ToD", None))}
-
-
-def contradiction_data(data: str) -> dict[str, Dataset]:
-    """DECODE; of public copies, its dialogues between people and bots, which come without a training set."""
-    return {"DECODE": find(data, ("official", "DECODE", "main"), ("sources", "DECODE", "human-bot"))}
-
-
-def entailment_data(data: str) -> dict[str, Dataset]:
-    """The other reading of "DECODE": the printed 31,011, 1,650 and 1,650 rows with 3 labels are a tenth of
-    Dialogue-NLI, of which every tenth row is taken."""
-    whole = find(data, ("sources", "Dialogue-NLI", None))
-    return {"Dialogue-NLI": whole[::10]}
-
-
-def candidate_data(data: str) -> dict[str, Dataset]:
-    """DSTC7-Ubuntu, whose place the Ubuntu IRC logs take where it cannot be had."""
-    found = find(data, ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/UbuntuIRC", "selection-100"))
-    return {found.name.removeprefix("bundled/"): found}
 
 
 def separator_of(encoder: SupportsEncode) -> str:
@@ -259,21 +228,21 @@ def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups
 
 
 class Test(NamedTuple):
-    """One part of the benchmark: table, name, function, data, and what limits it."""
+    """One part of the benchmark: table, name, function, what `papers/wmdc/data.yaml` calls its data, and its limits."""
 
     table: str
     name: str
     function: Callable[..., DataFrame]
-    data: Callable[[str], dict[str, Dataset]]
+    data: str
     settings: tuple[str, ...] = ("limit", "train_limit")
 
 
 BENCHMARK = (
-    Test("T2", "action prediction", actions_of, action_data),
-    Test("T3", "dialogue inference", inference_of, consistency_data),
-    Test("T3", "dialogue inference", inference_of, contradiction_data),
-    Test("T3", "dialogue inference", inference_of, entailment_data),
-    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",)),
+    Test("T2", "action prediction", actions_of, "actions"),
+    Test("T3", "dialogue inference", inference_of, "consistency"),
+    Test("T3", "dialogue inference", inference_of, "contradiction"),
+    Test("T3", "dialogue inference", inference_of, "entailment"),
+    Test("T4", "response retrieval", retrieval_of, "candidates", ("groups",)),
 )
 
 
@@ -302,11 +271,8 @@ def run_diaeval(
     rows = []
     missing = {}
     for test in BENCHMARK:
-        try:
-            sets = test.data(data)
-        except Offline as error:
-            missing[test.data.__name__.removesuffix("_data")] = str(error).splitlines()[0]
-            continue
+        sets, lacking = named_data("wmdc", test.data, data)
+        missing |= lacking
         for dataset, records in sets.items():
             progress(f"{test.name}: {dataset}")
             chosen = {name: limits[name] for name in test.settings}

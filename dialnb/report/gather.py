@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
-from dialnb.claims.papers import STUDIES, project_root
+from dialnb.claims.papers import STUDIES
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, Values, as_it_stands, read_json, read_rows, read_yaml, table_at
+from dialnb.files import ITEMS, Values, as_it_stands, project_root, read_json, read_rows, read_yaml, table_at
 
 SIZES = ("paper", "gpu", "quick", "smoke")
 """Profiles from the most to the least telling."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,9 +29,9 @@ from typing import Any
 
 import yaml
 
-from dialnb.claims.papers import SLUGS, project_root
+from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
-from dialnb.files import Values, read_yaml
+from dialnb.files import Values, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -283,17 +282,6 @@ def _as_list(value: Any) -> list[Any]:
 SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
 
 
-def project(root: Path | None = None) -> Path:
-    """The folder with `papers/` and `notebooks/`: given, named by DIALNB_PROJECT, or the checkout."""
-    named = root or os.environ.get("DIALNB_PROJECT")
-    if not named:
-        return project_root()
-    folder = Path(named).expanduser().absolute()
-    if not (folder / "papers").is_dir():
-        raise DataError(f"expected a folder papers/ in {folder} (from DIALNB_PROJECT or --project), found none")
-    return folder
-
-
 def known_papers(root: Path) -> list[str]:
     """Slugs of the papers of a project: the five in their order, then others by name."""
     found = {path.parent.name for path in (root / "papers").glob("*/paper.yaml")}
@@ -302,7 +290,7 @@ def known_papers(root: Path) -> list[str]:
 
 def load_profiles(slug: str, root: Path | None = None) -> Profiles:
     """Read and check one paper's `profiles.yaml`."""
-    root = project(root)
+    root = project_root(root)
     if slug not in (known := known_papers(root)):
         raise UnknownName("paper", slug, known)
     path = root / "papers" / slug / "profiles.yaml"

@@ -20,7 +20,6 @@ from torch.nn.utils.rnn import pad_sequence
 from dialnb import losses
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import CHINESE
-from dialnb.data.levels import find
 from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
 from dialnb.evaluation import geometry
 from dialnb.evaluation.projection import project
@@ -144,7 +143,7 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
 def rebuilt(run, name: str) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run."""
     s = run.settings
-    records = find(s.data, ("sources", "MDC", None)) if name == "MDC" else load("bundled/SGD", split="test")
+    records = load("MDC") if name == "MDC" else load("bundled/SGD", split="test")
     given = {"records": records, "size": s.queries, "act": REBUILT[name]}
     return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
