@@ -205,7 +205,7 @@ def test_the_command_refuses_a_file_that_cannot_be_written_before_it_scores(tmp_
 
 def test_the_command_refuses_impossible_limits(capsys):
     assert main(["diaeval", "mini", "--lists", "1"]) == 2
-    assert "must be a whole number, at least 2, but is '1'" in capsys.readouterr().err
+    assert "1 is not in the range x>=2" in capsys.readouterr().err
 
 
 # --- counting -----------------------------------------------------------------------------------------------------

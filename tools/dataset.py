@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from dialnb.ecosystem.citations import citation
-from dialnb.files import read_rows
+from dialnb.files import project_root, read_rows
 
 TEXT = """
 # Results of dialnb

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.files import project_root, read_yaml
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def load_paper(slug: str) -> Paper:
     >>> load_paper("dse").tables["T2"].columns[0]
     'Clinc150'
     """
-    if slug not in STUDIES:
-        raise UnknownName("paper", slug, STUDIES)
+    check_known("paper", slug, STUDIES)
     path = project_root() / "papers" / slug / "paper.yaml"
     return parse_paper(read_yaml(path), where=str(path))
 
@@ -227,6 +226,5 @@ def _parse_table(raw: Fields, where: str) -> Table:
 
 def _find(slug: str, table: str) -> Table:
     tables = load_paper(slug).tables
-    if table not in tables:
-        raise UnknownName(f"table of {slug}", table, tables)
+    check_known(f"table of {slug}", table, tables)
     return tables[table]

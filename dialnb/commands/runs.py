@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click import Choice, Context, argument, command, option, pass_context
+from click import Choice, Context, IntRange, argument, command, option, pass_context
 
-from dialnb.commands import PROJECT, count, together
+from dialnb.commands import PROJECT, together
 from dialnb.files import project_root
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ RUNS = option("--out", type=Path, default="runs", show_default=True, help="folde
 NOTEBOOKS = option("--notebooks", type=Path, help="folder of the notebooks (default: notebooks/ of the project)")
 choices = together(
     option("--profile", default="quick", show_default=True, help="smoke, quick, gpu or paper"),
-    option("--seed", type=count(0), default="1", show_default=True, metavar="N"),
+    option("--seed", type=IntRange(0), default=1, show_default=True, metavar="N"),
     option("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own"),
     option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="set a parameter; repeatable"),
     option("--dry-run", is_flag=True, help="print parameters, data and encoders, and execute nothing"),

@@ -32,7 +32,7 @@ from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
 from dialnb.data.tables import FORMAT, build_table
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 
 VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
@@ -150,10 +150,8 @@ def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
 def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     """Our name of a column -> its name in the file; letters' case does not matter."""
     for ours, theirs in columns.items():
-        if ours not in FIELDS:
-            raise UnknownName("column of own data", ours, FIELDS)
-        if theirs not in header:
-            raise UnknownName(f"column of {name}", theirs, header)
+        check_known("column of own data", ours, FIELDS)
+        check_known(f"column of {name}", theirs, header)
     called: dict[str, str] = {}
     for column in header:
         if header.count(column) > 1:

@@ -31,7 +31,7 @@ from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, evaluator, group_scores
+from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
@@ -197,34 +197,25 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
     return pd.concat(rows, ignore_index=True)
 
 
-@evaluator("dialogue inference")
-def _majority_inference(known: Sequence[InferenceItem], asked: Sequence[InferenceItem]) -> Scores:
-    _, (known_ids, labels) = label_ids(*([item.label for item in items] for items in (known, asked)))
-    answers = np.full(len(labels), np.bincount(known_ids).argmax())
-    return _answer_scores(answers, labels, conversations(asked), method="majority")
-
-
 def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
 
     Groups are those of the models.
     """
     parts = asked_items(records, dataset, **limits)
-    return _majority_inference(parts["train"] or parts["test"], parts["test"], dataset=dataset)
+    known, asked = parts["train"] or parts["test"], parts["test"]
+    _, (known_ids, labels) = label_ids(*([item.label for item in items] for items in (known, asked)))
+    answers = np.full(len(labels), np.bincount(known_ids).argmax())
+    score = evaluator("dialogue inference")(_answer_scores)
+    return score(answers, labels, conversations(asked), dataset=dataset, method="majority")
 
 
 def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
     chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
-    numbers = conversations(chosen)
-    once = EncodeOnce(encoder)
-    rows = []
-    for number in np.unique(numbers).tolist():
-        part = [each for each, own in zip(chosen, numbers) if own == number]
-        found = evaluate_candidates(once, part, dataset=dataset, response_length=64, truncate="left")
-        rows.append(found.assign(seed=number, n=len(chosen)))
-    return pd.concat(rows, ignore_index=True)
+    settings = {"encoder": EncodeOnce(encoder), "dataset": dataset, "response_length": 64, "truncate": "left"}
+    return each_group(lambda part: evaluate_candidates(groups=part, **settings), chosen, conversations(chosen))
 
 
 class Test(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.errors import DataError
 
@@ -82,6 +82,15 @@ def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarra
         for name, change in zip(names, moved):
             values[name][metric] = float(value + change)
     return values
+
+
+def each_group(evaluate: Callable[[list], DataFrame], items: Sequence, groups: ndarray) -> DataFrame:
+    """Tidy rows of every group of test items, scored by itself; the groups are numbered by ``seed``."""
+    rows = []
+    for group in np.unique(groups).tolist():
+        part = [item for item, own in zip(items, groups) if own == group]
+        rows.append(evaluate(part).assign(seed=group, n=len(items)))
+    return concat(rows, ignore_index=True)
 
 
 def group_scores(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray, **settings: Any) -> Scores:

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dialnb import plots
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.files import Values, table_at, write_json
 from dialnb.plots.style import sheet
 
@@ -47,11 +47,9 @@ def redraw(
 ) -> tuple[list[Path], list[str]]:
     """Draw the figures of a run (whose names fit the pattern) again from their stored data; returns the files, and
     names that cannot be redrawn."""
-    if style not in STYLES:
-        raise UnknownName("style", style, STYLES)
+    check_known("style", style, STYLES)
     for kind in formats:
-        if kind not in FORMATS:
-            raise UnknownName("figure format", kind, FORMATS)
+        check_known("figure format", kind, FORMATS)
     found = sorted((run / "figures").glob(f"{pattern}.json"))
     if not found:
         raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")

@@ -20,7 +20,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 
 from dialnb.claims.papers import SLUGS
-from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
+from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
 from dialnb.files import Values, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
@@ -219,8 +219,7 @@ class Profiles:
         self, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping[str, Any] | None = None
     ) -> Settings:
         """The checked values: defaults, then the profile, then `encoder` and `overrides`; seed is always among them."""
-        if profile not in self.profiles:
-            raise UnknownName(f"profile of {self.slug}", str(profile), self.profiles)
+        check_known(f"profile of {self.slug}", str(profile), self.profiles)
         by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
         values = {"seed": SEED.check(seed)} | {name: p.default for name, p in self.parameters.items()}
         origin = {"seed": "run"} | dict.fromkeys(self.parameters, "default")
@@ -245,8 +244,7 @@ class Profiles:
         return not (name and is_offered)
 
     def parameter(self, name: str) -> Parameter:
-        if name not in self.parameters:
-            raise UnknownName(f"parameter of {self.slug}", name, self.parameters)
+        check_known(f"parameter of {self.slug}", name, self.parameters)
         return self.parameters[name]
 
     def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
@@ -266,13 +264,18 @@ class Profiles:
 
     def parse(self, items: list[str]) -> Values:
         """`["steps=3", "seeds=1,2"]` as typed values."""
-        found = {}
-        for item in items:
-            name, equals, text = item.partition("=")
-            if not equals:
-                raise BadParameter(f"--set takes name=value, but was given '{item}'")
-            found[name.strip()] = self.parameter(name.strip()).parse(text.strip())
-        return found
+        return {name: self.parameter(name).parse(text) for name, text in named_values(items, "--set").items()}
+
+
+def named_values(items: Iterable[str], option: str) -> dict[str, str]:
+    """What was typed as NAME=VALUE after an option of the command line."""
+    found = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise BadParameter(f"{option} takes NAME=VALUE, but was given '{item}'")
+        found[name.strip()] = text.strip()
+    return found
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -291,8 +294,7 @@ def known_papers(root: Path) -> list[str]:
 def load_profiles(slug: str, root: Path | None = None) -> Profiles:
     """Read and check one paper's `profiles.yaml`."""
     root = project_root(root)
-    if slug not in (known := known_papers(root)):
-        raise UnknownName("paper", slug, known)
+    check_known("paper", slug, known_papers(root))
     path = root / "papers" / slug / "profiles.yaml"
     if not path.is_file():
         raise DataError(f"expected the parameters of {slug} in {path}, found no such file; the paper cannot run yet")
@@ -309,12 +311,10 @@ def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
             if not FIELDS <= entry.keys() <= FIELDS | OPTIONAL:
                 raise DataError(f"parameter {name!r} needs type, default and help, but has {', '.join(entry)}")
             parameter = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
-            if parameter.kind not in KINDS:
-                raise UnknownName(f"type of parameter {name!r}", parameter.type, KINDS)
+            check_known(f"type of parameter {name!r}", parameter.kind, KINDS)
             parameters[name] = replace(parameter, default=parameter.check(parameter.default))
         for name in profiles:
-            if name not in PROFILES:
-                raise UnknownName("profile", name, PROFILES)
+            check_known("profile", name, PROFILES)
             made.resolve(name)
     except DialnbError as error:
         raise DataError(f"{where}: {error}") from error
