@@ -199,18 +199,6 @@ def count_corpora(run, corpora: Mapping[str, Corpus]) -> None:
         run.add(pd.DataFrame(rows), table="T1")
 
 
-def count_tests(run, rebuilt: Mapping[str, TestSet]) -> None:
-    """X1: the authors' evaluation files, and the retrieval set that is rebuilt for MDC."""
-    for name in ("JDDC", "ECD"):
-        for reason in run.lacking(f"{name} retrieval", SLUG).values():
-            run.note_absent(reason, "X1", column=name)
-    rows = count_table(run, "X1")
-    if "MDC" in rebuilt:
-        size = {"semantic retrieval samples (approx.)": len(rebuilt["MDC"].queries)}
-        rows += count_rows("model", size, POOLS_INSTEAD, column="MDC")
-    run.add(pd.DataFrame(rows), table="X1")
-
-
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
@@ -375,16 +363,6 @@ def plane_of(
 
 
 # --- the method on one example ----------------------------------------------------------------------------------------
-
-
-def shapes_of(encoder: Encoder, group: MatchingGroup) -> pd.DataFrame:
-    """For F1: the texts of a group with their roles, numbers of tokens and width of vectors."""
-    before, after = neighbours(group)
-    roles = [f"u{place}" for place in range(-len(before), 0)]
-    roles += [f"u+{place}" for place in range(1, len(after) + 1)]
-    texts = [*before[::-1], *after, *group.candidates[:2]]
-    data = pd.DataFrame({"role": [*roles, "response", "negative"], "text": texts})
-    return data.assign(tokens=encoder.tokenize(texts, 50).lengths, width=encoder.dim)
 
 
 @torch.no_grad()

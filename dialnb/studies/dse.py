@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.records import Utterance
 from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
@@ -18,7 +17,7 @@ from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model, Task, Trained, Watch, agreement
+from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
 from dialnb.studies import tasks
 from dialnb.studies.shared import NAMES, count_rows, count_table
 
@@ -124,19 +123,6 @@ def better_pooling(trained: Trained, rows: pd.DataFrame) -> Trained:
                 read.pooling = scores[name].idxmax()
                 results[name, seed] = {**result, "encoder": read}
     return Trained(trained.models, results)
-
-
-def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:
-    """T1 as printed, and what this run does of it."""
-    rows, known = [], {task.title: task for task in asked}
-    for printed, title in zip(load_paper("dse").tables["T1"].rows, NAMES["dse"]["tasks"], strict=True):
-        task, here = known[title], "left out"
-        if run.wants(task.table):
-            lists = [draws for name, draws in task.values(run.settings).items() if name.endswith("seeds")]
-            here = f"{', '.join(run.datasets(task))}; seeds: {len(lists[0]) if lists else 1}"
-        cells = dict(zip(("datasets", "setting", "seeds"), printed.values, strict=True))
-        rows.append({"task": printed.labels["model"], **cells, "here": here})
-    return pd.DataFrame(rows)
 
 
 def count_data(run, dialogues: Dialogues) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.bundle import index
 from dialnb.data.corpora import collection
@@ -26,7 +25,7 @@ from dialnb.examples.readings import Dialogues, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import Model, Task, Trained
+from dialnb.runs.grid import Model
 from dialnb.studies import dse
 from dialnb.studies.shared import NAMES, count_rows
 
@@ -174,71 +173,31 @@ def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
     return float(curve["share"].iloc[nearest])
 
 
-def corpus_rows(run, found: Mapping[str, Any]) -> None:
-    """Keep the rows of T5, T6 and T7 and of F1's share, from what was counted."""
-    s, sizes = run.settings, found["sizes"].set_index("corpus")
-    whole = s.corpus != "bundled" and s.count_dialogues is None
-    shares = []
-    for name, curve in found["curves"].groupby("corpus", sort=False):
-        shares.append(
-            {
-                "dataset": name,
-                "value": top_share(curve),
-                "n": int(sizes["distinct"].get(name, 0)),
-            }
-        )
-    labels = {
-        "task": "statistics",
-        "metric": "top 1 % share",
-        "protocol": "clean",
-        "seed": 0,
-        "model": "counted",
-    }
-    run.add(pd.DataFrame(shares), table="F1", **labels)
-    run.add(_frequent(found["frequencies"]["nine"], whole), table="T5")
-    for table, names in {"T6": NAMED["corpora"], "T7": NAMED["scaling"]}.items():
-        rows = []
-        for label, size in sizes[sizes.index.isin(names)].iterrows():
-            unit, domains = "utterances", 0
-            if table == "T6":
-                unit = "exchanges" if label in NAMED["exchanges"] else unit
-                domains = size["domains"]
-            part = NAMED["partial"].get(label, "") if whole else "a bundled part"
-            rows += _cells(names[label], size["dialogues"], size[unit], part, domains)
-        if table == "T7":  # every pair of AmazonQA is a dialogue of two utterances
-            for pairs in run.data("questions").values():
-                part = "" if pairs.variant == "official" else "two product categories"
-                rows += _cells("AmazonQA", len(pairs), 2 * len(pairs), part)
-        if rows:
-            totals = pd.DataFrame(rows).groupby("column")["value"].sum()
-            rows += _cells("TOTAL", totals["dialogues"], totals["utterances"], "the parts that can be had")
-            run.add(pd.DataFrame(rows), table=table)
-        if s.corpus != "bundled":
-            run.note_absent("out of reach: too large, not public or not redistributable", table)
+def size_rows(sizes: pd.DataFrame, table: str, part: str) -> list[dict[str, Any]]:
+    """The rows of T6 or T7 from the counted ``sizes`` of corpora; ``part`` is what there is of each, where it is not
+    all that can be had."""
+    names, rows = NAMED["corpora" if table == "T6" else "scaling"], []
+    for label, size in sizes[sizes.index.isin(names)].iterrows():
+        unit = "exchanges" if table == "T6" and label in NAMED["exchanges"] else "utterances"
+        domains = size["domains"] if table == "T6" else 0
+        instead = part or NAMED["partial"].get(label, "")
+        rows += size_cells(names[label], size["dialogues"], size[unit], instead, domains)
+    return rows
 
 
-def _cells(
+def size_cells(
     model: str,
     dialogues: int,
     utterances: int,
     substitute: str,
     domains: int = 0,
 ) -> list[dict[str, Any]]:
-    """The rows of one printed row, the average number of turns among them."""
+    """The cells of one printed row, the average number of turns among them."""
     values = {"dialogues": dialogues, "utterances": utterances}
     if domains:
         values["domains"] = domains
     values["avg_turns"] = round(utterances / max(1, dialogues), 1)
     return count_rows("column", values, substitute, n=dialogues, model=model)
-
-
-def _frequent(frequencies: Mapping[str, int], whole: bool) -> pd.DataFrame:
-    """T5: the printed ten, then ours that are not among them."""
-    printed = [row.labels["model"] for row in load_paper("wmdc").tables["T5"].rows]
-    ours = list(frequencies)[:10]
-    counts = {text: frequencies.get(text, 0) for text in dict.fromkeys(printed + ours)}
-    instead = "three quarters of the nine corpora" if whole else "other corpora than the paper's nine"
-    return pd.DataFrame(count_rows("model", counts, instead, n=len(frequencies), column="frequency"))
 
 
 def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.DataFrame:
@@ -277,15 +236,6 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
         notes.append("a sample of them")
     row = NAMED["benchmark"].get(dataset, dataset)
     return count_rows("column", numbers, "; ".join(filter(None, notes)), model=row)
-
-
-def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
-    """T1: the samples of every dataset of DiaEval within reach that are learned from and scored."""
-    rows = []
-    for task in asked:
-        for dataset, records in run.datasets(replace(task, table="T1")).items():
-            rows += benchmark_rows(dataset, records, **task.values(run.settings))
-    return pd.DataFrame(rows).assign(table="T1")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -374,20 +324,3 @@ def frequent_places(
     labels = np.where(np.arange(len(texts)) < half, "most frequent", "frequent")
     labels[len(records["frequent"]) :] = "seen once"
     return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")
-
-
-def add_scores(
-    run,
-    table: str,
-    scores: pd.DataFrame,
-    columns: Sequence[str],
-) -> None:
-    """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
-    if len(scores):
-        kept = ["model", *columns, "train_seed", "seed", "value", "n", "task", "metric", "dataset", "protocol"]
-        run.add(scores[kept], table=table)
-
-
-def joined(first: Trained, second: Trained) -> Trained:
-    """Models of two trainings together."""
-    return Trained(first.models | second.models, first.results | second.results)
