@@ -11,14 +11,14 @@ the page of advice is written by `dialnb.studies.matrix_guide`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.papers import FLOORS, select
+from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
@@ -26,7 +26,7 @@ from dialnb.evaluation.metrics import each_group, evaluator, group_scores, tidy_
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
-from dialnb.runs.grid import SHARED, Answer, Model, job_of
+from dialnb.runs.grid import SHARED, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
 
@@ -197,30 +197,6 @@ def similarity_in_groups(
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep every method's scores, the rows ``where`` tells for each task: those of every dataset, and their mean in
-    every unit that all have. Where an answer has scores of single items, groups of these are the units."""
-    found: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for question, rows, more in answers:
-        rows = by_group(more["items"]) if "items" in more else rows
-        found.setdefault((question.table, question.model), []).append(rows)
-    for (task, model), parts in found.items():
-        own = select(pd.concat(parts), where[task])[["dataset", "metric", "seed", "value", "n"]]
-        labels = {"task": task, "protocol": "paper", "model": model}
-        if model in FLOORS:
-            labels["encoder"] = "none"
-        run.add(own, table="X-datasets", **labels)
-        wide = own.pivot_table("value", "seed", "dataset").dropna()
-        means = wide.mean(axis=1).rename("value").reset_index()
-        sizes = own.groupby("dataset")["n"].max()
-        labels |= {
-            "column": task,
-            "dataset": "all",
-            "metric": where[task]["metric"],
-        }
-        run.add(means.assign(n=int(sizes.sum())), table="T1", **labels)
 
 
 def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:

@@ -390,7 +390,6 @@ def plane_of(
 # --- counts and drawings ----------------------------------------------------------------------------------------------
 
 BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
-THOUSANDS = ("values", "templates", "orig_utterances", "utterances")
 
 
 def statistics_of(source: Filled) -> dict[str, Any]:
@@ -405,46 +404,6 @@ def stand_in(dataset: str, records: Dataset) -> str:
     if dataset == "CLINC150":
         return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
     return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
-
-
-def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance]) -> None:
-    """T1, T2 (of a ``toy``), T7 to T12: our counts, of all datasets that can be had."""
-    jobs = {}
-    for name, records in sets.items():
-        jobs[f"count {name}"] = statistics_of, {"source": Filled(name, records, entities=entities())}
-    counted = run.stage_each(jobs)
-    rows, whole = _cells("T2", "toy example", toy_counts(toy), ""), Counter()
-    for name, records in sets.items():
-        found, substitute = counted[f"count {name}"], stand_in(name, records)
-        line = found["statistics"]
-        whole.update({key: line[key] for key in ("entities", *THOUSANDS)})
-        rows += _cells("T1", name, _first_table(line), substitute)
-        if not substitute:
-            growth = {"value": line["utterances"] / line["orig_utterances"], "metric": "growth"}
-            where = {"table": "T1", "model": name, "dataset": name}
-            rows.append(where | growth | {"n": 1, "task": "statistics"})
-        slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
-        sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
-        rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
-    if len(sets) == len(RULES):
-        rows += _cells("T1", "Total", _first_table(whole), "as above")
-    rows += book_rows(counted["count CLINC150"]["book"], stand_in("CLINC150", sets["CLINC150"]))
-    run.add(pd.DataFrame(rows), seed=0)
-
-
-def _cells(
-    table: str,
-    name: str,
-    values: Mapping[str, float],
-    substitute: str,
-) -> list[dict[str, Any]]:
-    return count_rows("column", values, substitute, n=1, table=table, model=name)
-
-
-def _first_table(line: Mapping[str, Any]) -> dict[str, float]:
-    """Counts in the units of T1: thousands, but for the slot types."""
-    cells = {"entities": line["entities"], "ut_ratio": round(line["utterances"] / line["templates"])}
-    return cells | {f"{key}_k": round(line[key] / 1000, 1) for key in THOUSANDS}
 
 
 def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
@@ -470,7 +429,8 @@ def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int =
         printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
         frequent = [name for name, _ in Counter(mentions).most_common(top)]
         for name in dict.fromkeys([*printed, *frequent]):
-            rows += _cells(table, name, {"count": mentions.get(name, 0)}, substitute)
+            cells = {"count": mentions.get(name, 0)}
+            rows += count_rows("column", cells, substitute, n=1, table=table, model=name)
     return rows
 
 

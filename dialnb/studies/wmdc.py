@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dialnb.data import Dataset, load
-from dialnb.data.bundle import index
-from dialnb.data.corpora import collection
+from dialnb.data import Dataset
 from dialnb.data.records import Utterance
 from dialnb.evaluation import diaeval, geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
@@ -84,18 +82,6 @@ def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Data
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
-
-
-def named_corpora(name: str) -> dict[str, Dataset]:
-    """Every dialogue corpus of a collection by its label: all bundled ones, or those that can be reached."""
-    if name == "bundled":
-        found = {}
-        for corpus, entry in index().items():
-            for variant in entry["variants"] if entry["corpus"] else ():
-                label = f"{corpus}/{variant}" if variant.startswith("tm") else corpus
-                found[label] = load(f"bundled/{corpus}", variant or None)
-        return found
-    return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
 def count_corpora(
