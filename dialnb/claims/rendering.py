@@ -124,14 +124,14 @@ class Comparison:
 
 
 @cache
-def _templates() -> Environment:
+def _templates(room: str) -> Environment:
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    return Environment(loader=PackageLoader("dialnb.claims", "."), autoescape=lambda name: ".html" in name, **options)
+    return Environment(loader=PackageLoader(f"dialnb.{room}", "."), autoescape=lambda name: ".html" in name, **options)
 
 
-def render(template: str, **values: Any) -> str:
-    """A template of this folder with these values; in HTML, they are text whatever they hold."""
-    return _templates().get_template(template).render(values)
+def render(template: str, room: str = "claims", /, **values: Any) -> str:
+    """A template of a room with these values; in HTML, they are text whatever they hold."""
+    return _templates(room).get_template(template).render(values)
 
 
 def escaped(frame: DataFrame, caption: str = "", formats: Any = None) -> Styler:
