@@ -48,11 +48,11 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
 
 
 def measure(data: Dataset, entry: dict[str, Any]) -> int:
-    """What an entry of `counts.yaml` counts."""
+    """What an entry of `counts.yaml`, or of the `counts` in `studies/names.yaml`, counts."""
+    data = data.filter(**entry.get("only", {}))
     match entry.get("count"):
         case None:
-            left_out = data.filter(**entry["leave_out"]) if "leave_out" in entry else ()
-            return len(data.filter(**entry.get("only", {}))) - len(left_out)
+            return len(data) - (len(data.filter(**entry["leave_out"])) if "leave_out" in entry else 0)
         case "samples":
             return sum(max(0, size - 2) for size in data.sizes("utterances"))
         case "utterances":

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dialnb.data.readers import SPLITS, unique
+from dialnb.data.readers import SPEAKERS, SPLITS, unique
 from dialnb.data.records import (
     Dialogue,
     InferenceItem,
@@ -25,8 +25,6 @@ from dialnb.data.records import (
 )
 from dialnb.data.tables import fields
 
-SPEAKERS = dict.fromkeys(("user", "usr", "customer", "client", "human"), "user")
-SPEAKERS |= dict.fromkeys(("system", "sys", "agent", "assistant", "bot", "operator"), "system")
 Row = Mapping[str, Any]
 
 

@@ -156,22 +156,15 @@ class Labelled(NamedTuple):
     ids: ndarray
 
 
-Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
+Examples = Sequence[IntentUtterance]
 
 
 def labelled(*parts: Examples) -> list[Labelled]:
-    """Labelled utterances, each part given as records or as a pair of lists; all share the numbers of labels."""
-    texts, labels = [], []
-    for part in parts:
-        if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], IntentUtterance):
-            texts.append(list(part[0]))
-            labels.append(list(part[1]))
-        else:
-            texts.append([example.text for example in part])
-            labels.append([example.intent for example in part])
-        if len(texts[-1]) != len(labels[-1]) or not texts[-1]:
-            found = f"{len(texts[-1])} and {len(labels[-1])}"
-            raise DataError(f"expected as many texts as labels, and at least one: found {found}")
+    """Labelled utterances, part by part; all share the numbers of labels."""
+    if not all(map(len, parts)):
+        raise DataError("expected labelled utterances to learn from and to test on, found none of one of them")
+    texts = [[example.text for example in part] for part in parts]
+    labels = [[example.intent for example in part] for part in parts]
     return list(map(Labelled, texts, labels, label_ids(*labels)[1]))
 
 

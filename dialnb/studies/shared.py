@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dialnb.claims.counts import measure
 from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Reading
@@ -53,10 +54,7 @@ def count_table(run, table: str) -> list[dict[str, Any]]:
         for dataset, records in run.data(entry["data"]).items():
             if entry.get("dataset", dataset) != dataset:
                 continue
-            part = records.filter(**entry.get("only", {}))
-            number = len(set(part.column(entry["distinct"]))) if "distinct" in entry else len(part)
-            if "leave_out" in entry:
-                number -= len(part.filter(**entry["leave_out"]))
+            number = measure(records, entry)
             if "most" in entry:
                 number = min(number, run.settings[entry["most"]] or number)
             instead = entry.get("instead", {}).get(records.variant, "")
