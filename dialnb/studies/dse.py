@@ -30,7 +30,6 @@ ENCODERS = NAMES["dse"]["encoders"]
 OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"}
 """Recipes with settings of their own, and what the names of these open with."""
 
-PROBED = {"scope": "out of scope", "questions": "questions", "candidates": "candidates"}
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 

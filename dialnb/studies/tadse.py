@@ -42,18 +42,8 @@ COMPRESSED = {
 }
 """Rows of T6 by the model that is compressed."""
 
-ABLATED = ("SNIPS", "ATIS", "MASSIVE")
-ORDERED = (*ABLATED, "CLINC150")
-"""The datasets of T5, and of T4."""
-
-BASELINES = {"SimCSE": "SimCSE-unsup", "TOD-BERT": "TOD-BERT", "DSE": "DSE"}
-"""Rows of T3, and the recipe that DSE's notebook trains them with."""
-
 CHECKPOINTS = NAMES["tadse"]["checkpoints"]
 """The printed baselines by hub id, where the run starts from the public SimCSE."""
-
-MEAN = dict.fromkeys(("TOD-BERT", "DSE"), "mean")
-"""How the authors of two baselines pool; SimCSE and all that starts from it reads [CLS]."""
 
 VARIANTS = {
     "code weight and direction": {"weight_pair": 0.01, "direction": "utterance"},
@@ -64,14 +54,10 @@ VARIANTS = {
 }
 """What the paper and the code disagree on, or do not say, as options of losses and examples."""
 
-ROW_OF = {"L_u": "SimCSE-aug", "L_u + L_t": "L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
-"""The model of all datasets that a loss has its learning rate from."""
-
 READINGS = ("unit", "lengths", "M_A")
 RATIOS = (0.1, 0.2, 0.5)
 """The coefficients of compression that the paper chooses from, on validation data."""
 
-GEOMETRY = {"F5": "ATIS", "F8": "SNIPS"}
 LENGTH = 32
 """Tokens of an utterance, in training and in every test, as in the authors' code."""
 
