@@ -50,8 +50,7 @@ class Foreign:
         max_length: int | None = None,
         truncate: str = "right",
         normalize: bool = False,
-        batch_size: int = 512,
-        show_progress: bool = False,
+        **_: Any,
     ) -> np.ndarray:
         """Vectors [n, d] in float32, as long as the model makes them, or of length one."""
         with reading(self.reader, max_length, truncate):

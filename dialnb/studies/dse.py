@@ -19,7 +19,7 @@ from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
 from dialnb.studies import tasks
-from dialnb.studies.shared import NAMES, count_rows, count_table
+from dialnb.studies.shared import NAMES
 
 CHECKPOINTS = NAMES["dse"]["checkpoints"]
 """Public checkpoints by row: hub id and the pooling that the authors' code uses."""
@@ -122,13 +122,3 @@ def better_pooling(trained: Trained, rows: pd.DataFrame) -> Trained:
                 read.pooling = scores[name].idxmax()
                 results[name, seed] = {**result, "encoder": read}
     return Trained(trained.models, results)
-
-
-def count_data(run, dialogues: Dialogues) -> None:
-    """X2: count the corpus and the test sets."""
-    s = run.settings
-    counted = run.stage("count the corpus", count, corpora=list(dialogues.corpora), limit=s.dialogues)
-    whole = s.corpus == "todbert" and s.dialogues is None
-    instead = "" if whole else f"{s.corpus} dialogues instead of the TOD-BERT collection"
-    rows = count_rows("model", counted, instead, column="value") + count_table(run, "X2")
-    run.add(pd.DataFrame(rows), table="X2")

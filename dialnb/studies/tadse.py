@@ -406,14 +406,14 @@ def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
     }
 
 
-def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int = 5) -> list[dict[str, Any]]:
+def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[dict[str, Any]]:
     """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
     counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
     counts |= {table: book.get(label, {}) for table, label in BOOKS.items()}
     rows = []
     for table, mentions in counts.items():
         printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
-        frequent = [name for name, _ in Counter(mentions).most_common(top)]
+        frequent = [name for name, _ in Counter(mentions).most_common(5)]
         for name in dict.fromkeys([*printed, *frequent]):
             cells = {"count": mentions.get(name, 0)}
             rows += count_rows("column", cells, substitute, n=1, table=table, model=name)

@@ -294,10 +294,10 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
     return vectors
 
 
-def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup], seed: int = 24) -> dict[str, list[Input]]:
-    """What each task makes of dialogues by the paper's windows, drawn once by ``seed``."""
+def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, list[Input]]:
+    """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(24)
     inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):

@@ -72,11 +72,11 @@ def model(
     return Model(recipe, data=dialogues, settings=settings, **changes)
 
 
-def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Dataset]:
+def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
     """``part`` of every corpus: the same dialogues are in every larger part."""
     found = []
     for records in corpora:
-        order = np.random.default_rng(seed).permutation(len(records))
+        order = np.random.default_rng(24).permutation(len(records))
         found.append(records.take(order[: max(1, round(part * len(records)))]))
     return found
 
@@ -153,9 +153,9 @@ def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
     return pd.DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
 
 
-def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
-    """The share that the top ``percent`` of the distinct utterances cover, at the nearest point of the curve."""
-    nearest = (curve["top"] - percent).abs().argmin()
+def top_share(curve: pd.DataFrame) -> float:
+    """The share that the top one percent of the distinct utterances cover, at the nearest point of the curve."""
+    nearest = (curve["top"] - 1).abs().argmin()
     return float(curve["share"].iloc[nearest])
 
 
