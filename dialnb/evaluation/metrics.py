@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +55,9 @@ def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., Data
                 rows += tidy_rows(values, task=task, dataset=dataset, **settings)
             return tidy_frame(rows)
 
+        known, added = signature(scores), Parameter("dataset", Parameter.KEYWORD_ONLY, annotation=str)
+        taken = sorted([*known.parameters.values(), added], key=lambda parameter: parameter.kind)
+        evaluate.__signature__ = known.replace(parameters=taken, return_annotation=DataFrame)
         return evaluate
 
     return make

@@ -348,7 +348,7 @@ def geometry_of(
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""
     texts, labels = by_intent(records.queries, 50, max(2, geometry_sentences // 50))
     seen, pooling = view(encoder, how, **flow)
-    return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset)
+    return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset=dataset)
 
 
 def plane_of(

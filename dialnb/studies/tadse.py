@@ -19,7 +19,7 @@ from dialnb.data.records import IntentUtterance
 from dialnb.errors import check_known
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
@@ -307,14 +307,14 @@ def chosen_ratio(rows: pd.DataFrame) -> float:
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
+@evaluator("geometry")
 def space_of(
     encoder: Encoder,
     records: Dataset,
-    dataset: str,
     limit: int | None,
     folds: int,
     ratios: Sequence[float],
-) -> pd.DataFrame:
+) -> Scores:
     """Alignment, uniformity and silhouette of the test utterances at each ratio: of all (protocol ``paper``), and of
     ``folds`` disjoint parts as replicates (protocol ``folds``), since one value has no interval."""
     from sklearn.metrics import silhouette_score
@@ -325,7 +325,6 @@ def space_of(
     order = np.random.default_rng(24).permutation(len(test))
     parts = [("paper", 0, order)]
     parts += [("folds", number, part) for number, part in enumerate(np.array_split(order, folds))]
-    rows = []
     for ratio in ratios:
         vectors = model.vectors(test, templates, ratio)
         for protocol, seed, part in parts:
@@ -335,15 +334,7 @@ def space_of(
                 "Uniformity": geometry.uniformity(vectors[part]),
                 "Silhouette": 100 * float(silhouette_score(vectors[part], labels, metric="cosine")),
             }
-            common = {
-                "task": "geometry",
-                "dataset": dataset,
-                "n": len(part),
-                "seed": seed,
-                "compression": ratio,
-            }
-            rows += tidy_rows(values, protocol=protocol, **common)
-    return tidy_frame(rows)
+            yield values, {"protocol": protocol, "n": len(part), "seed": seed, "compression": ratio}
 
 
 def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:

@@ -357,7 +357,7 @@ def geometry_of(
     for start in range(0, len(inputs), BATCH):
         tokens = input_tokens(inputs[start : start + BATCH])
         vectors.append(encoder.encoder.embed(tokens, "cls").float().cpu())
-    return shape_of(torch.cat(vectors).numpy(), examples.labels.tolist(), dataset)
+    return shape_of(torch.cat(vectors).numpy(), examples.labels.tolist(), dataset=dataset)
 
 
 # --- drawings ---------------------------------------------------------------------------------------------------------

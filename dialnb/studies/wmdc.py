@@ -17,7 +17,7 @@ import pandas as pd
 from dialnb.data import Dataset
 from dialnb.data.records import Utterance
 from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
@@ -279,9 +279,10 @@ def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
-def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
+@evaluator("geometry")
+def geometry_of(encoder: Encoder, records: pd.DataFrame) -> Scores:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
-    rows, mark = [], f" {diaeval.separator_of(encoder)} "
+    mark = f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):
         contexts, responses = part["context"].map(mark.join).tolist(), part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
@@ -292,14 +293,7 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
             "Anisotropy": geometry.anisotropy(alone),
             "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
-        labels = {
-            "task": "geometry",
-            "dataset": "responses",
-            "protocol": "clean",
-            "n": len(alone),
-        }
-        rows += tidy_rows(values, seed=int(draw), **labels)
-    return tidy_frame(rows)
+        yield values, {"protocol": "clean", "n": len(alone), "seed": int(draw)}
 
 
 def frequent_places(
