@@ -26,7 +26,7 @@ from pandas import DataFrame
 
 from dialnb.data import Dataset
 from dialnb.data.levels import named_data
-from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
+from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, conversation_of
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
@@ -63,20 +63,9 @@ class ActionSamples(NamedTuple):
     dialogues: list[str]
 
 
-def action_samples(records: Dataset, dataset: str, separator: str = "[SEP]") -> dict[str, ActionSamples]:
-    """Every utterance from the third on, by split; the acts of a dataset named in ``UNIVERSAL`` are universal ones.
-
-    Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
-    acts are unknown; in the official files it has none, and that is its label.
-    """
-    dialogues = with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
-    found = {split: ActionSamples([], []) for split in SPLITS}
-    for number, dialogue in enumerate(dialogues):
-        for example in next_act_examples([dialogue], separator=separator):
-            if example.acts or records.variant == "official":
-                found[dialogue.split].examples.append(example)
-                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
-    return found
+def dialogues_of(records: Dataset, dataset: str) -> list[Dialogue]:
+    """The dialogues with universal acts, where the dataset is named in ``UNIVERSAL``, else with their own."""
+    return with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
 
 
 def act_names(records: Dataset, dataset: str) -> list[str]:
@@ -92,12 +81,19 @@ def short_enough(item: InferenceItem) -> bool:
 def asked_actions(
     records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
 ) -> dict[str, ActionSamples]:
-    """The samples of each split that are learned from and scored."""
-    parts = {}
-    for split, samples in action_samples(records, dataset, separator).items():
-        most = train_limit if split == "train" else limit
-        parts[split] = ActionSamples(*(thin(column, most) for column in samples))
-    return parts
+    """The samples of each split that are learned from and scored: every utterance from the third on.
+
+    Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
+    acts are unknown; in the official files it has none, and that is its label.
+    """
+    found = {split: ActionSamples([], []) for split in SPLITS}
+    for number, dialogue in enumerate(dialogues_of(records, dataset)):
+        for example in next_act_examples([dialogue], separator=separator):
+            if example.acts or records.variant == "official":
+                found[dialogue.split].examples.append(example)
+                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
+    most = {"train": train_limit, "dev": limit, "test": limit}
+    return {split: ActionSamples(*(thin(column, most[split]) for column in found[split])) for split in SPLITS}
 
 
 def asked_items(
