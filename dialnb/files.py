@@ -173,6 +173,11 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
+def digest_of(content: str | bytes) -> str:
+    """The sha256 of a text or of bytes."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
 def sha256(path: Path) -> str:
     """Hash of a file's bytes."""
     with path.open("rb") as file:

@@ -12,6 +12,7 @@ from scipy import sparse
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
 from dialnb.evaluation.foreign import as_encoder
+from dialnb.tokens import Numbers
 
 BLOCK_ELEMENTS = 1 << 26
 """Most numbers held at once by a blocked product (256 MB in float32)."""
@@ -170,6 +171,6 @@ def labelled(*parts: Examples) -> list[Labelled]:
 
 def label_ids(*columns: Sequence) -> tuple[list, list[ndarray]]:
     """Distinct labels in order of first appearance over all columns, and each column as integers."""
-    names = list(dict.fromkeys(label for column in columns for label in column))
-    id_of = {name: i for i, name in enumerate(names)}
-    return names, [np.fromiter((id_of[label] for label in column), np.int64, len(column)) for column in columns]
+    numbers = Numbers()
+    ids = [numbers.of(column) for column in columns]
+    return list(numbers), ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 
 from dialnb import plots
 from dialnb.errors import DataError, check_known
-from dialnb.files import Values, table_at, write_json
+from dialnb.files import Values, read_json, table_at, write_json
 from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
@@ -57,7 +56,7 @@ def redraw(
     for path in found:
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             try:
-                about = json.loads(path.read_text(encoding="utf-8"))
+                about = read_json(path)
                 draw = plots.FIGURES.get(about["function"])
                 if draw is None:
                     fixed.append(path.stem)

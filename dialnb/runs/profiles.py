@@ -17,7 +17,6 @@ Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +30,7 @@ import yaml
 
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
-from dialnb.files import Values, project_root, read_yaml
+from dialnb.files import Values, digest_of, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -329,7 +328,7 @@ def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", override
     """
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
     changes = json.dumps(overrides, sort_keys=True, default=str) if overrides else ""
-    mark = hashlib.sha256(changes.encode()).hexdigest()[:8] if overrides else ""
+    mark = digest_of(changes)[:8] if overrides else ""
     return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 
