@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
+from tabulate import tabulate
 
 from dialnb.commands import PROJECT
 from dialnb.commands.runs import chosen_papers
@@ -134,9 +135,7 @@ def doctor(root: Path | None) -> int:
     from dialnb.runs.doctor import examine
 
     findings = examine(root)
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        print(f"{finding.state:<4}  {finding.subject:<{width}}  {finding.words}")
+    print(tabulate(findings, tablefmt="plain", disable_numparse=True))
     bad = [finding.state for finding in findings].count("bad")
     print(f"{bad} problem{'' if bad == 1 else 's'}" if bad else "everything that is needed is here")
     return int(bad > 0)

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
+from tabulate import tabulate
 
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
@@ -194,8 +195,7 @@ class Settings(Mapping):
 
     def __repr__(self) -> str:
         rows = [(name, show(value), self.origin.get(name, "")) for name, value in self.values.items()]
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        return "\n".join(f"{n:<{widths[0]}}  {v:<{widths[1]}}  {o}".rstrip() for n, v, o in rows)
+        return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
     def _repr_html_(self) -> str:
         lines = ["<tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>"]

@@ -45,13 +45,7 @@ COMPRESSED = {
 CHECKPOINTS = NAMES["tadse"]["checkpoints"]
 """The printed baselines by hub id, where the run starts from the public SimCSE."""
 
-VARIANTS = {
-    "code weight and direction": {"weight_pair": 0.01, "direction": "utterance"},
-    "both directions": {"direction": "both"},
-    "mask_same_template": {"mask_same_template": True},
-    "all fillings drawn alike": {"sampling": "fillings"},
-    "SLOT as word pieces": {"placeholders": ()},
-}
+VARIANTS = NAMES["tadse"]["variants"]
 """What the paper and the code disagree on, or do not say, as options of losses and examples."""
 
 READINGS = ("unit", "lengths", "M_A")

@@ -36,10 +36,10 @@ from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import Model, Trained, Watch
-from dialnb.studies.shared import count_rows, from_scratch, shape_of
+from dialnb.studies.shared import NAMES, count_rows, from_scratch, shape_of
 from dialnb.training.pretrain import GOES_ON
 
-MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
+MODELS = NAMES["ums"]["models"]
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
 SENTENCES = 128
@@ -262,12 +262,7 @@ def right_and_adversary(scorer: Scorer, asked: Sequence[SelectionGroup], seed: i
     return pd.DataFrame(rows)
 
 
-TABLES = {
-    "T4": "adversary == 'random'",
-    "X-adversaries": "task == 'adversarial selection' and protocol == 'paper'",
-    "X-encoders": "task == 'adversarial selection'",
-    "X-trials": "(task == 'response selection' or adversary == 'random') and protocol == 'paper'",
-}
+TABLES = NAMES["ums"]["tables"]
 """What of a model's rows a table takes; the others take all of response selection."""
 
 

@@ -31,12 +31,7 @@ NAMED = NAMES["wmdc"]
 CHECKPOINTS = NAMED["checkpoints"]
 """Public checkpoints by row; all are mean-pooled, as everything in DiaEval is."""
 
-VARIANTS = {
-    "inverse square root": ("WMDC, inverse square root", {}),
-    "duplicates masked": ("WMDC, masked", {}),
-    "weights normalised": ("WMDC", {"normalise_weights": True}),
-    "window 3 alone": ("WMDC {3}", {}),
-}
+VARIANTS = NAMED["variants"]
 """Other choices than the paper's, by name: recipe and options of the loss. All but the last have windows 1 to 3."""
 
 HEAD = 40
@@ -226,13 +221,7 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-SCORES = pd.DataFrame(
-    {
-        "table": ["T2", "T3", "T4"],
-        "metric": ["Micro-F1", "Accuracy", "Top-3"],
-        "task": ["action prediction", "dialogue inference", "response retrieval"],
-    }
-)
+SCORES = pd.DataFrame(NAMED["scores"])
 """What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
 
 
