@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
-from dialnb.data.corpora import TODBERT
+from dialnb.data.corpora import collection
 from dialnb.data.sources import known_name, read_registry
 from dialnb.errors import Offline
 
@@ -76,7 +76,7 @@ def count_todbert(store: Store) -> Iterator[Count]:
 
     ours: Counter[str] = Counter()
     every: list[list[str]] = []
-    for part in TODBERT:
+    for part in collection("todbert"):
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
         clean, recorded = [], []
         for dialogue in load(part.dataset, part.variant, store=store):

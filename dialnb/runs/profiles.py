@@ -21,7 +21,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -194,15 +193,15 @@ class Settings(Mapping):
         return list(self.values)
 
     def __repr__(self) -> str:
-        rows = [(name, show(value), self.origin.get(name, "")) for name, value in self.values.items()]
-        return tabulate(rows, tablefmt="plain", disable_numparse=True)
+        return tabulate([row[:3] for row in self._rows()], tablefmt="plain", disable_numparse=True)
 
     def _repr_html_(self) -> str:
-        lines = ["<tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>"]
-        for name, value in self.values.items():
-            cells = (name, show(value), self.origin.get(name, ""), self.helps.get(name, ""))
-            lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>")
-        return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", f"<table>{''.join(lines)}</table>")
+        table = tabulate(self._rows(), ("parameter", "value", "from", "meaning"), "html", disable_numparse=True)
+        return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", table)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = self.values.items()
+        return [(name, show(value), self.origin.get(name, ""), self.helps.get(name, "")) for name, value in rows]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, load
-from dialnb.data.corpora import CHINESE
+from dialnb.data.corpora import collection
 from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
 from dialnb.evaluation import geometry
 from dialnb.evaluation.projection import project
@@ -107,7 +107,7 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
-        text = [*complete, *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
+        text = [*complete, *(load(part.dataset, part.variant, part.split) for part in collection("chinese"))]
     before = Sentences(text, parts)
     made_here = not s["chinese_encoder"] or s["raw_start"] != AS_IT_COMES
     own = Sentences(complete or parts) if made_here and parts else Sentences(text)
