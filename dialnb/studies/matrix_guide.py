@@ -33,8 +33,16 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
         best = means.index[0]
         gaps = {name: mean_interval((part[best] - part[name]).to_numpy()) for name in means.index[1:]}
         equal = [name for name, gap in gaps.items() if gap.low <= 0]
-        line = {"task": task, "pick": best, "score": means[best], "gain": gaps.get(RAW), "equal": equal}
-        lines.append(line | {"idle": RAW in (best, *equal)})
+        lines.append(
+            {
+                "task": task,
+                "pick": best,
+                "score": means[best],
+                "gain": gaps.get(RAW),
+                "equal": equal,
+                "idle": RAW in (best, *equal),
+            }
+        )
     return pd.DataFrame(lines).set_index("task")
 
 
@@ -44,7 +52,15 @@ def cross_encoder(units: pd.DataFrame) -> list[dict[str, Any]]:
     for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False) if UMS in units else ():
         best = part.drop(columns=UMS).mean().idxmax()
         gaps = [mean_interval((part[UMS] - part[name]).to_numpy()) for name in (best, RAW)]
-        lines.append({"name": UMS, "task": task, "best": best, "gap": gaps[0], "untrained": gaps[1].high < 0})
+        lines.append(
+            {
+                "name": UMS,
+                "task": task,
+                "best": best,
+                "gap": gaps[0],
+                "untrained": gaps[1].high < 0,
+            }
+        )
     return lines
 
 
@@ -55,8 +71,14 @@ def order(scores: pd.DataFrame) -> dict[str, Any]:
         return {}
     means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
     best, groups = means.index[0], groups_within(means.to_dict(), nemenyi_difference(methods, tasks))
-    found = {"best": best, "rank": means[best], "p": friedman(scores)[1], "methods": methods, "tasks": tasks}
-    return found | {"near": next((group[1:] for group in groups if group[0] == best), ())}
+    return {
+        "best": best,
+        "rank": means[best],
+        "near": next((group[1:] for group in groups if group[0] == best), ()),
+        "p": friedman(scores)[1],
+        "methods": methods,
+        "tasks": tasks,
+    }
 
 
 def page(run) -> str:
