@@ -8,4 +8,4 @@ ROOMS = {
     "methods": "Methods train_methods",
     "sentences": "Space neighbours similarities",
 }
-__all__, __getattr__ = lazily(__name__, ROOMS)
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

@@ -17,12 +17,8 @@ ROOMS = {
     "templates": "template_clusters template_losses template_system",
     "windows": "frequency_share window_pairs",
 }
-__all__, __getattr__ = lazily(__name__, ROOMS)
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)
 FIGURES = {f"{draw.__module__}:{draw.__name__}": draw for draw in map(__getattr__, __all__)}
 """The closed list of what a stored figure may be drawn again by."""
 
 __all__ += ["FIGURES", "PALETTE", "STYLE", "save"]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -10,4 +10,4 @@ ROOMS = {
     "profiles": "Settings load_profiles",
     "run": "Run start",
 }
-__all__, __getattr__ = lazily(__name__, ROOMS)
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)
