@@ -19,8 +19,9 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 
-def lazily(package: str, rooms: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """`__all__` and `__getattr__` of a package: a module and all that it loads wait until a name of it is asked for."""
+def lazily(package: str, rooms: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package: a module and all that it loads wait until a name of it is
+    asked for."""
     homes = {name: f"{package}.{room}" for room, names in rooms.items() for name in names.split()}
 
     def named(name: str) -> Any:
@@ -28,10 +29,11 @@ def lazily(package: str, rooms: Mapping[str, str]) -> tuple[list[str], Callable[
             return getattr(import_module(homes[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return sorted(homes), named
+    names = sorted(homes)
+    return names, named, lambda: names
 
 
-__all__, __getattr__ = lazily(__name__, {"models.encoder": "Encoder load_encoder", "data": "load"})
+__all__, __getattr__, _ = lazily(__name__, {"models.encoder": "Encoder load_encoder", "data": "load"})
 __all__ += ["__version__"]
 
 

@@ -52,6 +52,11 @@ class TrainingError(DialnbError):
     """Training cannot go on: a NaN loss, a batch of one, a checkpoint that does not fit."""
 
 
+def first_sentence(error: Exception) -> str:
+    """The first sentence of an error, as a reason in a table."""
+    return str(error).splitlines()[0].split(". ")[0]
+
+
 def in_words(error: BaseException) -> str:
     """An error as a sentence for a person at a shell; of what nobody foresaw, its kind as well.
 

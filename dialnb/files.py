@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 
 Values = dict[str, Any]
 """Values by name: the facts of a record, the inputs of a stage, what a training gave."""
+
+
+PACKAGED = Path(__file__).resolve().parent / "project"
+"""The copy of the project that a wheel carries. It is only read: runs are written to the working folder."""
+
+
+def project_root(given: Path | None = None) -> Path:
+    """The folder that holds `papers/` and `notebooks/`: the one that is given or that DIALNB_PROJECT names, else the
+    working folder or one above it, the checkout that the package stands in, or the copy that a wheel carries."""
+    here, named = Path.cwd(), given or os.environ.get("DIALNB_PROJECT")
+    places = [Path(named).expanduser().absolute()] if named else [here, *here.parents, PACKAGED.parents[1], PACKAGED]
+    for folder in places:
+        if any((folder / "papers").glob("*/paper.yaml")):
+            return folder
+    where = f"in {places[0]} (from DIALNB_PROJECT or --project)" if named else f"in the package or {here}"
+    raise DataError(f"expected a folder papers/ {where}, found none")
 
 
 def say(line: str) -> None:
@@ -154,6 +171,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def digest_of(content: str | bytes) -> str:
+    """The sha256 of a text or of bytes."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def sha256(path: Path) -> str:

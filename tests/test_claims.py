@@ -18,7 +18,7 @@ from dialnb.claims import judge as judge_case
 from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
 from dialnb.claims.judging import paper_checks
-from dialnb.claims.papers import SLUGS, load_paper, project_root
+from dialnb.claims.papers import SLUGS, load_paper
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import (
     Interval,
@@ -28,6 +28,7 @@ from dialnb.evaluation.intervals import (
     mean_interval,
     to_decide,
 )
+from dialnb.files import project_root
 
 OURS = "ours, beyond the paper"
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])

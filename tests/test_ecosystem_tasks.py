@@ -7,6 +7,7 @@ import pytest
 import tiny
 
 from dialnb.data import load
+from dialnb.data.levels import named_data
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.selection import cosine_scorer
 from dialnb.examples.readings import thin
@@ -70,13 +71,13 @@ def test_out_of_scope_is_ours(model, ours, monkeypatch):
 def test_diaeval_is_ours(model, ours):
     sizes = {"limit": 10, "train_limit": 30}
     _, rows = evaluated(model, tasks.limited(tasks.DiaEvalInference, **sizes))
-    data = diaeval.consistency_data("bundled")["CI-ToD"]
+    data = named_data("wmdc", "consistency", "bundled")[0]["CI-ToD"]
     assert_ours(rows, diaeval.inference_of(ours, data, "CI-ToD", **sizes))
     _, rows = evaluated(model, tasks.limited(tasks.DiaEvalRetrieval, groups=4))
-    data = diaeval.candidate_data("bundled")["UbuntuIRC"]
+    data = named_data("wmdc", "candidates", "bundled")[0]["UbuntuIRC"]
     assert_ours(rows, diaeval.retrieval_of(ours, data, "UbuntuIRC", groups=4))
     scores, rows = evaluated(model, tasks.limited(tasks.DiaEvalActions, **sizes))
-    data = diaeval.action_data("bundled")["STAR"]
+    data = named_data("wmdc", "actions", "bundled")[0]["STAR"]
     assert_ours(rows, diaeval.actions_of(ours, data, "STAR", **sizes))
     assert 0 <= scores["STAR"]["main_score"] <= 1
 

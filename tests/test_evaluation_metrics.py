@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from math import comb
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, f1_score
 
 from dialnb.errors import DataError
+from dialnb.evaluation import evaluate_prototypes
 from dialnb.evaluation.metrics import (
     COLUMNS,
     accuracy,
@@ -169,3 +171,16 @@ def test_rows_are_tidy_with_settings_after_the_fixed_columns():
     frame = tidy_frame(rows)
     assert list(frame.columns) == [*COLUMNS, "shots"]
     assert frame[["metric", "value", "n", "seed", "shots"]].values.tolist() == [["A", 1, 3, 7, 5], ["B", 2, 4, 7, 5]]
+
+
+def test_the_help_of_an_evaluator_shows_that_it_takes_the_name_of_a_dataset():
+    assert list(signature(evaluate_prototypes).parameters) == [
+        "encoder",
+        "train",
+        "test",
+        "shots",
+        "seeds",
+        "forms",
+        "dataset",
+        "encoding",
+    ]

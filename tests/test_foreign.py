@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import tiny
 
-from dialnb.data.records import SelectionGroup
+from dialnb.data.records import IntentUtterance, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, finetune_intents
 from dialnb.evaluation.finetuning import INTENTS
@@ -24,7 +24,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 LONG = " ".join(tiny.WORDS[:36])
 TEXTS = [*filter(None, tiny.TEXTS), LONG]
 SAID = tiny.sentences(120)
-LABELLED = SAID, [text.split()[0][0] for text in SAID]
+LABELLED = [IntentUtterance(text, text.split()[0][0]) for text in SAID]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_modules_beyond_pooling_are_asked_as_a_whole_also_from_a_folder(dense, t
 def test_fine_tuning_trains_a_clone_of_a_sentence_transformer(model):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     recipe = replace(INTENTS, epochs=1)
-    some = LABELLED[0][:40], ["a", "b"] * 20
+    some = [IntentUtterance(text, "ab"[place % 2]) for place, text in enumerate(SAID[:40])]
     rows = finetune_intents(model, some, some, dataset="toy", shots=[1], seeds=[0], recipe=recipe)
     assert len(rows) == 1
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())

@@ -13,12 +13,13 @@ import torch
 import yaml
 from test_studies import dataset, dialogue
 
+from dialnb.data.levels import choose_datasets
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import Model, Task, Watch, start
-from dialnb.runs.grid import choose_datasets, job_of, train_model
+from dialnb.runs.grid import job_of, train_model
 from dialnb.runs.stages import stage_key
 from dialnb.runs.workers import _packed
 from dialnb.training.recipes import RECIPES, fit, get_recipe

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from dialnb.claims.leaks import leak_notes, leaks, read_by, registry
-from dialnb.claims.papers import FLOORS, project_root
+from dialnb.claims.papers import FLOORS
 from dialnb.data import load
 from dialnb.data.corpora import COLLECTIONS, Part, collection
-from dialnb.files import read_rows
+from dialnb.files import project_root, read_rows
 
 TESTS = {
     **{name: [(f"bundled/{name}", None)] for name in ("CLINC150", "BANKING77", "SNIPS", "HWU64", "CI-ToD", "SGD")},

@@ -27,7 +27,7 @@ from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import matrix
 from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
-from dialnb.studies.matrix_guide import advice, picks
+from dialnb.studies.matrix_guide import page, picks
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer
 
@@ -200,8 +200,9 @@ def test_a_cross_encoder_below_the_raw_encoder_is_said_to_be_untrained(score, sa
     levels = {"raw": 8, "DSE": 13, "UMS": score}
     parts = [pd.DataFrame({"value": at + noise, "seed": range(10), "model": name}) for name, at in levels.items()]
     rows = pd.concat(parts).assign(table="T1", task="Dialogue replies", column="Dialogue replies")
-    run = SimpleNamespace(results=rows, rows=lambda table: rows[rows["table"] == table])
-    (line,) = [line for line in advice(run, picks(matrix.units(run))) if "cross-encoder" in line]
+    settings = SimpleNamespace(encoder="mini", corpus="bundled", tokens=1_000_000)
+    run = SimpleNamespace(results=rows, rows=lambda table: rows[rows["table"] == table], settings=settings)
+    (line,) = [line for line in page(run).splitlines() if "cross-encoder " in line]
     assert "worse than the best sentence encoder, DSE" in line and said in line
 
 

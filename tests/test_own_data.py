@@ -14,7 +14,7 @@ import tiny
 from dialnb import evaluation
 from dialnb.cli import main
 from dialnb.data import from_csv, from_jsonl
-from dialnb.data.corpora import Conversation, utterances_of
+from dialnb.data.corpora import Conversation, sentences_of
 from dialnb.data.own import from_file
 from dialnb.data.readers.irc import build_selection
 from dialnb.data.records import Dialogue, IntentUtterance, QuestionAnswer, ScoredPair, SelectionGroup, Slot, Utterance
@@ -208,7 +208,7 @@ def dialogues() -> list[Dialogue]:
 
 @pytest.mark.parametrize("recipe", ["DSE", "DSE-dropout", "DSE 123-1", "SimCSE-unsup", "TOD-BERT", "WMDC"])
 def test_own_dialogues_train_by_every_recipe_of_dialogues(encoder, recipe):
-    data = [Conversation("mine", utterances_of(dialogue)) for dialogue in dialogues()]
+    data = [Conversation("mine", sentences_of(dialogue)) for dialogue in dialogues()]
     assert fit(recipe, encoder.clone(), data, STEP).result.steps == 1
 
 

@@ -21,11 +21,11 @@ from dialnb.claims.papers import (
     load_cells,
     load_paper,
     parse_paper,
-    project_root,
     published,
     select,
 )
 from dialnb.errors import DataError, UnknownName
+from dialnb.files import project_root
 
 AVERAGES_WITH_CHECKS = {"dse", "tadse", "wmdc"}
 

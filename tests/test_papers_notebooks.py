@@ -456,7 +456,7 @@ def kernel(tmp_path_factory) -> Iterator[BlockingKernelClient]:
         "run.": {"settings", "train", "evaluate", "stage", "add", "results", "table", "figure", "claims", "finish"},
         "run.settings.": {"encoder", "seed", "learning_rate"},
         "run.settings['lea": {"learning_rate"},
-        "dse.": {"model", "count_data"},
+        "dse.": {"model", "score_four_tasks"},
         "plots.": {"training_curves", "uniformity_alignment"},
         "start('dse', prof": {"profile="},
     }.items(),

@@ -21,7 +21,8 @@ from tools import record as records
 
 @pytest.fixture
 def project(tmp_path):
-    (tmp_path / "project" / "papers").mkdir(parents=True)
+    (tmp_path / "project" / "papers" / "dse").mkdir(parents=True)
+    (tmp_path / "project" / "papers" / "dse" / "paper.yaml").touch()
     return tmp_path / "project"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -174,8 +176,12 @@ def test_a_stored_figure_that_cannot_be_drawn_is_a_sentence(finished, change):
 
 
 def test_every_figure_function_is_on_the_list():
-    drawn = {f"{draw.__module__}:{draw.__name__}" for draw in vars(plots).values() if callable(draw)}
-    assert drawn - plots.FIGURES.keys() == {"dialnb.plots.style:save"}
+    drawn = set()
+    for found in pkgutil.iter_modules(plots.__path__, "dialnb.plots."):
+        for draw in vars(importlib.import_module(found.name)).values():
+            if hasattr(draw, "__wrapped__") and draw.__module__ == found.name:
+                drawn.add(f"{found.name}:{draw.__name__}")
+    assert drawn == set(plots.FIGURES) and {key.partition(":")[2] for key in drawn} <= set(dir(plots))
 
 
 def test_a_figure_needs_words_for_those_who_do_not_see_it(finished, tmp_path):

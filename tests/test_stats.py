@@ -8,7 +8,7 @@ import pytest
 
 from dialnb.claims.counts import EXPECTED, count_all
 from dialnb.cli import main
-from dialnb.data.corpora import TODBERT
+from dialnb.data.corpora import collection
 from dialnb.examples.pairs import consecutive_pairs, tail_quirk
 
 AS_PRINTED = (
@@ -100,7 +100,8 @@ def test_a_dataset_without_published_counts_is_answered_with_the_nearest_one(cap
 
 
 def test_the_nine_corpora_are_all_counted():
-    assert len(TODBERT) == 9 and {part.dataset for part in TODBERT} < set(EXPECTED)
+    nine = collection("todbert")
+    assert len(nine) == 9 and {part.dataset for part in nine} < set(EXPECTED)
 
 
 HELLO, TABLE, ELSE, WINE, NO, BYE = "hello", "a table please", "anything else?", "some wine", "no thanks", "goodbye"

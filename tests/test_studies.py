@@ -209,7 +209,7 @@ def test_questions_are_paired_with_their_answers_in_the_plane():
 
 
 def test_clusters_are_scored_on_several_draws_of_intents():
-    found = spaces.clusters_of(tiny.encoder(), load("bundled/CLINC150", "plus"), "CLINC150", 3, 10, (0, 1))
+    found = spaces.clusters_of(tiny.encoder(), load("bundled/CLINC150", "plus"), 3, 10, (0, 1), dataset="CLINC150")
     assert found["seed"].tolist() == [0, 1] and found["value"].nunique() == 2 and set(found["n"]) == {30}
 
 

@@ -258,7 +258,7 @@ def test_compression_is_chosen_on_dev_and_the_smallest_of_equals_wins(records):
 
 
 def test_geometry_has_a_value_of_all_and_of_disjoint_folds(records):
-    rows = tadse.space_of(ENCODER, records, "SNIPS", None, 2, (0.0, 0.5))
+    rows = tadse.space_of(ENCODER, records, None, 2, (0.0, 0.5), dataset="SNIPS")
     counted = rows.groupby(["protocol", "seed"])["n"].first()
     assert counted["paper", 0] == 20 == counted["folds"].sum()
     tight = rows.query("protocol == 'paper' and metric == 'Alignment'").set_index("compression")["value"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dialnb import plots
 from dialnb.claims import judge_claims
-from dialnb.claims.papers import FLOORS, compare_table, load_paper, project_root
+from dialnb.claims.papers import FLOORS, compare_table, load_paper
 from dialnb.data import Dataset
 from dialnb.data.corpora import COLLECTIONS, sentences_of
 from dialnb.data.readers import Files
@@ -25,6 +25,7 @@ from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredP
 from dialnb.data.tables import build_table
 from dialnb.evaluation import geometry
 from dialnb.examples.readings import Lacking, Sentences, Sessions
+from dialnb.files import project_root
 from dialnb.losses import matching_matrix
 from dialnb.runs.grid import Model, Watch, job_of, train_model
 from dialnb.runs.profiles import load_profiles

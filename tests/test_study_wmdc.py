@@ -15,9 +15,10 @@ from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
+from dialnb.data.levels import named_data
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
 from dialnb.data.tables import build_table
-from dialnb.errors import Offline, UnknownName
+from dialnb.errors import UnknownName
 from dialnb.evaluation import diaeval
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
@@ -123,7 +124,7 @@ OFFER, BOOKED = ("sys_offer",), ("sys_notify_success",)
 
 @pytest.mark.parametrize(("variant", "labels"), [("copies", [OFFER, BOOKED]), ("official", [OFFER, (), BOOKED])])
 def test_unknown_acts_are_not_asked_for_but_known_absence_is(tmp_path, variant, labels):
-    samples = diaeval.action_samples(acts_corpus(tmp_path, variant), "GSIM")
+    samples = diaeval.asked_actions(acts_corpus(tmp_path, variant), "GSIM")
     assert [example.acts for example in samples["test"].examples] == labels
     assert samples["test"].examples[0].text == "where to [SEP] to the north"
 
@@ -148,10 +149,12 @@ def test_histories_are_joined_by_the_encoders_own_separator():
 
 
 def test_the_other_reading_of_decode_needs_a_file_and_says_so():
-    with pytest.raises(Offline, match="Dialogue-NLI"):
-        diaeval.entailment_data("bundled")
+    found, lacking = named_data("wmdc", "entailment", "bundled")
+    assert not found and lacking["Dialogue-NLI"].startswith("needs Dialogue-NLI, which is not bundled")
     with pytest.raises(UnknownName, match="level of data"):
-        diaeval.consistency_data("nowhere")
+        named_data("wmdc", "consistency", "nowhere")
+    with pytest.raises(UnknownName, match=r"data in data\.yaml of wmdc"):
+        named_data("wmdc", "contradictions", "bundled")
 
 
 def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
@@ -160,7 +163,12 @@ def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
     assert main(["diaeval", str(tmp_path / "mine"), *small, "-o", str(tmp_path / "rows.csv")]) == 0
     shown = capsys.readouterr().out
     assert shown.count("mine (here)") == 3 and "WMDC-RoBERTa" in shown and "majority label (here)" in shown
-    assert "STAR in place of DSTC2" in shown and "Not run: contradiction" in shown and "nan" not in shown
+    assert (
+        "STAR in place of DSTC2" in shown
+        and "Not run: DECODE" in shown
+        and "Not run: GSIM" in shown
+        and "nan" not in shown
+    )
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert {"STAR", "CI-ToD", "UbuntuIRC"} == set(rows["dataset"]) and {"task", "metric", "seed", "value", "n"} <= set(
         rows
@@ -197,7 +205,7 @@ def test_the_command_refuses_a_file_that_cannot_be_written_before_it_scores(tmp_
 
 def test_the_command_refuses_impossible_limits(capsys):
     assert main(["diaeval", "mini", "--lists", "1"]) == 2
-    assert "must be a whole number, at least 2, but is '1'" in capsys.readouterr().err
+    assert "1 is not in the range x>=2" in capsys.readouterr().err
 
 
 # --- counting -----------------------------------------------------------------------------------------------------

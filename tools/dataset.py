@@ -15,8 +15,7 @@ import pandas as pd
 import yaml
 
 from dialnb.ecosystem.citations import citation
-from dialnb.files import read_rows
-from dialnb.runs.profiles import project
+from dialnb.files import project_root, read_rows
 
 TEXT = """
 # Results of dialnb
@@ -77,4 +76,4 @@ def write_dataset(folder: Path, root: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(write_dataset(Path(sys.argv[1]), project(None)))
+    print(write_dataset(Path(sys.argv[1]), project_root()))

@@ -22,10 +22,9 @@ from pathlib import Path
 import pandas as pd
 
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, read_json, read_rows, table_at, write_json, write_table
+from dialnb.files import ITEMS, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs, rows_of
-from dialnb.runs.profiles import project
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
@@ -227,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pool", action="store_true", help="join runs of other seeds to what is kept of their profile")
     parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
     options = parser.parse_args(arguments)
-    root = project(options.project)
+    root = project_root(options.project)
     places = [place for folder in options.folders for place in (pool if options.pool else record)(folder, root)]
     if not options.project:
         home = root / "papers"

@@ -14,4 +14,4 @@ ROOMS = {
     "papers": "compare_table load_paper published",
     "verdicts": "FAILS HOLDS MARKS NOT_RUN VERDICTS Judged Verdict interval_text strength verdict_text",
 }
-__all__, __getattr__ = lazily(__name__, ROOMS)
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

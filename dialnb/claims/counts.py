@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
-from dialnb.data.corpora import TODBERT
+from dialnb.data.corpora import collection
 from dialnb.data.sources import known_name, read_registry
 from dialnb.errors import Offline
 
@@ -48,11 +48,11 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
 
 
 def measure(data: Dataset, entry: dict[str, Any]) -> int:
-    """What an entry of `counts.yaml` counts."""
+    """What an entry of `counts.yaml`, or of the `counts` in `studies/names.yaml`, counts."""
+    data = data.filter(**entry.get("only", {}))
     match entry.get("count"):
         case None:
-            left_out = data.filter(**entry["leave_out"]) if "leave_out" in entry else ()
-            return len(data.filter(**entry.get("only", {}))) - len(left_out)
+            return len(data) - (len(data.filter(**entry["leave_out"])) if "leave_out" in entry else 0)
         case "samples":
             return sum(max(0, size - 2) for size in data.sizes("utterances"))
         case "utterances":
@@ -76,7 +76,7 @@ def count_todbert(store: Store) -> Iterator[Count]:
 
     ours: Counter[str] = Counter()
     every: list[list[str]] = []
-    for part in TODBERT:
+    for part in collection("todbert"):
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
         clean, recorded = [], []
         for dialogue in load(part.dataset, part.variant, store=store):

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from dialnb.claims.evidence import BY
-from dialnb.claims.papers import Fields, load_paper, project_root
+from dialnb.claims.papers import Fields, load_paper
 from dialnb.errors import DataError, UnknownName
-from dialnb.files import read_yaml
+from dialnb.files import project_root, read_yaml
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""

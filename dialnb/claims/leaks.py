@@ -6,7 +6,6 @@ without a split, all of them). Overlaps that are known are listed in ``registry/
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dialnb.data.sources import read_registry
+from dialnb.files import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def read_by(encoder: str, weights: str = "") -> tuple[str, ...]:
     if weights in registry("earlier"):
         return tuple(registry("earlier")[weights])
     path = files("dialnb") / "assets" / "encoders" / encoder / "training.json"
-    return tuple(json.loads(path.read_text("utf-8")).get("read", ())) if path.is_file() else ()
+    return tuple((read_json(path) or {}).get("read", ()))
 
 
 def leaks(encoder: str, test: str, weights: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -5,16 +5,14 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialnb.errors import DataError, UnknownName
-from dialnb.files import read_yaml
+from dialnb.errors import DataError, check_known
+from dialnb.files import project_root, read_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,25 +94,6 @@ class Paper:
         return self.slug in OWN
 
 
-PACKAGED = Path(__file__).resolve().parents[1] / "project"
-"""The copy of the project that a wheel carries. It is only read: runs are written to the working folder."""
-
-
-def project_root() -> Path:
-    """The folder that holds `papers/` and `notebooks/`: the one that DIALNB_PROJECT names, the working folder or one
-    above it, the checkout that the package stands in, or else the copy that an installed package carries."""
-    named = os.environ.get("DIALNB_PROJECT")
-    here = Path.cwd()
-    places = ([Path(named).expanduser().absolute()] if named else []) + [here, *here.parents, PACKAGED.parents[1]]
-    for folder in (*places, PACKAGED):
-        if (folder / "papers" / SLUGS[0] / "paper.yaml").is_file():
-            return folder
-    raise DataError(
-        f"expected the folder papers/ within the installed package ({PACKAGED}), found none there, beside the package "
-        f"or in {here}; install dialnb again"
-    )
-
-
 @cache
 def load_paper(slug: str) -> Paper:
     """Read one paper's published tables.
@@ -122,8 +101,7 @@ def load_paper(slug: str) -> Paper:
     >>> load_paper("dse").tables["T2"].columns[0]
     'Clinc150'
     """
-    if slug not in STUDIES:
-        raise UnknownName("paper", slug, STUDIES)
+    check_known("paper", slug, STUDIES)
     path = project_root() / "papers" / slug / "paper.yaml"
     return parse_paper(read_yaml(path), where=str(path))
 
@@ -248,6 +226,5 @@ def _parse_table(raw: Fields, where: str) -> Table:
 
 def _find(slug: str, table: str) -> Table:
     tables = load_paper(slug).tables
-    if table not in tables:
-        raise UnknownName(f"table of {slug}", table, tables)
+    check_known(f"table of {slug}", table, tables)
     return tables[table]

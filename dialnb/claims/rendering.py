@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from pandas import DataFrame
 from dialnb.claims.papers import Cell, Table
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+    pass
 
 OWN = "own"
 """The kind of tables of which nothing was printed."""
@@ -124,25 +123,14 @@ class Comparison:
 
 
 @cache
-def _templates() -> Environment:
+def _templates(room: str) -> Environment:
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    return Environment(loader=PackageLoader("dialnb.claims", "."), autoescape=lambda name: ".html" in name, **options)
+    return Environment(loader=PackageLoader(f"dialnb.{room}", "."), autoescape=lambda name: ".html" in name, **options)
 
 
-def render(template: str, **values: Any) -> str:
-    """A template of this folder with these values; in HTML, they are text whatever they hold."""
-    return _templates().get_template(template).render(values)
-
-
-def escaped(frame: DataFrame, caption: str = "", formats: Any = None) -> Styler:
-    """A data frame as a styled table whose cells, labels and caption are text, whatever they hold: pandas' own is not.
-
-    `formats` are those of `Styler.format`.
-    """
-    shown = frame.style.format(formats, escape="html")
-    for axis in (0, 1):
-        shown = shown.format_index(escape="html", axis=axis)
-    return shown.set_caption(escape(caption)) if caption else shown
+def render(template: str, room: str = "claims", /, **values: Any) -> str:
+    """A template of a room with these values; in HTML, they are text whatever they hold."""
+    return _templates(room).get_template(template).render(values)
 
 
 def format_cell(value: Cell, digits: int = 0) -> str:

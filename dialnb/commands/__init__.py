@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 from click import option
 
 JSON = option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
@@ -21,14 +20,3 @@ def together(*options: Callable) -> Callable:
         return function
 
     return add
-
-
-def count(least: int) -> Callable[[str], int]:
-    """Read an option that is a whole number."""
-
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise click.BadParameter(f"must be a whole number, at least {least}, but is '{text}'")
-        return int(text)
-
-    return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,19 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     with ThreadPoolExecutor() as pool:
         checks = pool.map(lambda file: store.check(*file), wanted)
         states = list(tqdm(checks, "verify", len(wanted), leave=False, delay=2, unit="file"))
-    rows = {source.name: {"name": source.name, "ok": 0, "missing": 0, "bad": 0} for source in sources}
-    total, problems = {"ok": 0, "missing": 0, "bad": 0}, []
+    counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
+    problems = []
     for (name, key), (state, problem) in zip(wanted, states, strict=True):
-        rows[name][state] += 1
-        total[state] += 1
+        counts[name][state] += 1
         if state == "bad":
             problems.append({"name": name, "file": key, "problem": problem})
+    total = Counter(state for state, _ in states)
+    rows = [{"name": name, **count} for name, count in counts.items()]
     if as_json:
-        print_json({**total, "datasets": list(rows.values()), "problems": problems})
+        about = {state: total[state] for state in ("ok", "missing", "bad")}
+        print_json({**about, "datasets": rows, "problems": problems})
     else:
-        show([row for row in rows.values() if row["ok"] + row["missing"] + row["bad"]])
+        show([row for row in rows if counts[row["name"]].total()])
         for found in problems:
             print(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
         print(f"\n{len(wanted):,} files: {total['ok']:,} ok, {total['missing']:,} missing, {total['bad']:,} bad")

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click import Choice, argument, command, option
+from click import Choice, IntRange, argument, command, option
 
-from dialnb.commands import JSON, count
+from dialnb.commands import JSON
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +24,9 @@ DATA = "bundled data with stand-ins, public copies, or official releases"
 @command()
 @argument("encoder")
 @option("--data", default="bundled", type=Choice(("bundled", "sources", "official")), show_default=True, help=DATA)
-@option("--limit", type=count(10), metavar="N", help="at most N validation and N test items per dataset")
-@option("--train-limit", type=count(10), metavar="N", help="at most N training items per dataset")
-@option("--lists", "groups", type=count(2), metavar="N", help="rank the candidates of at most N dialogues")
+@option("--limit", type=IntRange(10), metavar="N", help="at most N validation and N test items per dataset")
+@option("--train-limit", type=IntRange(10), metavar="N", help="at most N training items per dataset")
+@option("--lists", "groups", type=IntRange(2), metavar="N", help="rank the candidates of at most N dialogues")
 @JSON
 @option("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV, after every dataset")
 def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: Any) -> None:

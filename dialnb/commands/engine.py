@@ -9,10 +9,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click import Choice, argument, command, option
+from click import Choice, IntRange, argument, command, option
 
-from dialnb.commands import JSON, count, together
-from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.commands import JSON, together
+from dialnb.errors import BadParameter, DataError, check_known
 
 if TYPE_CHECKING:
     from dialnb.data.corpora import Conversation
@@ -58,8 +58,8 @@ def corpus(collection: str, out: Path) -> None:
 @training
 @option("--shape", default="mini", show_default=True, help="mini, small, medium or base")
 @option("--kind", default="bert", show_default=True, help="bert or electra")
-@option("--vocabulary", type=count(100), default="8192", show_default=True, help="word pieces")
-@option("--max-length", type=count(8), default="128", show_default=True, help="longest input")
+@option("--vocabulary", type=IntRange(100), default=8192, show_default=True, help="word pieces")
+@option("--max-length", type=IntRange(8), default=128, show_default=True, help="longest input")
 def pretrain(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Sequence[str], **about: Any) -> None:
     """Make an encoder from scratch.
 
@@ -82,7 +82,7 @@ def pretrain(out: Path, changes: Sequence[str], corpus: str, only: str, columns:
 @argument("recipe")
 @training
 @option("--encoder", default="mini", show_default=True, help="bundled name, folder or hub id")
-@option("--cap", type=count(1), metavar="N", help="at most about N utterances of every corpus")
+@option("--cap", type=IntRange(1), metavar="N", help="at most about N utterances of every corpus")
 @option(
     "--option",
     "options",
@@ -114,9 +114,10 @@ def train(
     from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.models.saving import check_place
+    from dialnb.runs.profiles import named_values
     from dialnb.training.recipes import fit, get_recipe
 
-    chosen, given = get_recipe(recipe), {key: _value(text) for key, text in split(options, "--option").items()}
+    chosen, given = get_recipe(recipe), {key: _value(text) for key, text in named_values(options, "--option").items()}
     check_place(out)
     filled = chosen.paper == "tadse"
     if filled and not is_own(corpus):
@@ -185,26 +186,14 @@ def evaluate(
 
 def change(settings: Any, changes: Sequence[str]) -> Any:
     """A dataclass with ``key=value`` changes applied, each read in the type of its field."""
-    from dialnb.runs.profiles import Parameter
+    from dialnb.runs.profiles import Parameter, named_values
 
     types = {field.name: field.type.replace(" | None", "?") for field in fields(settings)}
     parsed = {}
-    for key, value in split(changes, "--set").items():
-        if key not in types:
-            raise UnknownName("training setting", key, types)
+    for key, value in named_values(changes, "--set").items():
+        check_known("training setting", key, types)
         parsed[key] = Parameter(key, types[key], getattr(settings, key), "a training setting").parse(value)
     return replace(settings, **parsed)
-
-
-def split(changes: Sequence[str], flag: str) -> dict[str, str]:
-    """``key=value`` texts as a dictionary."""
-    found = {}
-    for text in changes:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise BadParameter(f"{flag} takes KEY=VALUE, but got '{text}'")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def _value(text: str) -> Any:
@@ -218,8 +207,9 @@ def _value(text: str) -> Any:
 def own_data(path: str | Path, columns: Sequence[str], **options: Any) -> Dataset:
     """A file of the user's own, with what it calls its columns."""
     from dialnb.data.own import from_file
+    from dialnb.runs.profiles import named_values
 
-    return from_file(path, columns=split(columns, "--column"), **options)
+    return from_file(path, columns=named_values(columns, "--column"), **options)
 
 
 def conversations(corpus: str, only: str | None, columns: Sequence[str]) -> list[Conversation]:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click import Choice, Context, argument, command, option, pass_context
+from click import Choice, Context, IntRange, argument, command, option, pass_context
 
-from dialnb.commands import PROJECT, count, together
+from dialnb.commands import PROJECT, together
+from dialnb.files import project_root
 
 if TYPE_CHECKING:
     from dialnb.runs.profiles import Profiles
@@ -23,7 +24,7 @@ RUNS = option("--out", type=Path, default="runs", show_default=True, help="folde
 NOTEBOOKS = option("--notebooks", type=Path, help="folder of the notebooks (default: notebooks/ of the project)")
 choices = together(
     option("--profile", default="quick", show_default=True, help="smoke, quick, gpu or paper"),
-    option("--seed", type=count(0), default="1", show_default=True, metavar="N"),
+    option("--seed", type=IntRange(0), default=1, show_default=True, metavar="N"),
     option("--encoder", default="", help="a bundled name, folder or hub id in place of the profile's own"),
     option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="set a parameter; repeatable"),
     option("--dry-run", is_flag=True, help="print parameters, data and encoders, and execute nothing"),
@@ -40,7 +41,6 @@ def init(folder: Path) -> None:
     Copies notebooks/, papers/ and workflow/ into FOLDER. Commands that run there, or in a folder below, then use these
     copies in place of those that came with the package.
     """
-    from dialnb.claims.papers import project_root
     from dialnb.errors import DataError
 
     root, names = project_root(), ("notebooks", "papers", "workflow")
@@ -59,9 +59,9 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
     """List the papers, their profiles, and what has run."""
     from dialnb.errors import DataError
     from dialnb.files import read_run, read_yaml
-    from dialnb.runs.profiles import known_papers, load_profiles, project
+    from dialnb.runs.profiles import known_papers, load_profiles
 
-    root = project(root)
+    root = project_root(root)
     records, damaged = {}, []
     for path in sorted(out.glob("*/run.json")):
         try:
@@ -108,9 +108,9 @@ def run(
     is 1 if a notebook failed or, where it was asked for by name, does not exist.
     """
     from dialnb.runs.planning import check_encoders, describe
-    from dialnb.runs.profiles import load_profiles, project
+    from dialnb.runs.profiles import load_profiles
 
-    root = project(root)
+    root = project_root(root)
     slugs = chosen_papers(papers, root)
     loaded = {slug: load_profiles(slug, root) for slug in slugs}
     if help_parameters:
@@ -190,9 +190,8 @@ def reproduce(papers: Sequence[str], profile: str, out: Path, notebooks: Path | 
     from dialnb.claims.papers import SLUGS
     from dialnb.report import build
     from dialnb.runs.engine import Request, check, run_all
-    from dialnb.runs.profiles import project
 
-    root = project()
+    root = project_root()
     requests = [Request(slug, profile, out=out) for slug in papers or SLUGS]
     for request in requests:
         check(request, root)

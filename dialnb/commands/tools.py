@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
+from tabulate import tabulate
 
 from dialnb.commands import PROJECT
 from dialnb.commands.runs import chosen_papers
@@ -38,10 +39,10 @@ def pack(
 
     Writes one archive with all that a GPU machine needs to run papers (by name, or 'all').
     """
+    from dialnb.files import project_root
     from dialnb.runs import pack as packing
-    from dialnb.runs.profiles import project
 
-    root = project(root)
+    root = project_root(root)
     slugs = chosen_papers(papers, root)
     installed = packing.read_have(have) if have else packing.usual_packages()
     target = packing.Target(platform or packing.host_platform(), python, installed)
@@ -134,9 +135,7 @@ def doctor(root: Path | None) -> int:
     from dialnb.runs.doctor import examine
 
     findings = examine(root)
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        print(f"{finding.state:<4}  {finding.subject:<{width}}  {finding.words}")
+    print(tabulate(findings, tablefmt="plain", disable_numparse=True))
     bad = [finding.state for finding in findings].count("bad")
     print(f"{bad} problem{'' if bad == 1 else 's'}" if bad else "everything that is needed is here")
     return int(bad > 0)

@@ -6,7 +6,6 @@ devices are passed over.
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import tarfile
 import zipfile
@@ -16,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dialnb.errors import DataError
+from dialnb.files import digest_of
 
 SMALL = 64 * 2**20  # an archive may always unpack to this much,
 RATIO = 100  # or to so many times its own size,
@@ -39,8 +39,8 @@ def members_digest(path: Path, patterns: tuple[str, ...]) -> str:
     r"""sha256 over the sorted lines "name\tsha256\n" of the members that match, named without their top folder."""
     lines = []
     for name, data in _members(path, patterns, strip_top=True):
-        lines.append(f"{name}\t{hashlib.sha256(data).hexdigest()}\n")
-    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+        lines.append(f"{name}\t{digest_of(data)}\n")
+    return digest_of("".join(sorted(lines)))
 
 
 def _members(path: Path, patterns: tuple[str, ...], strip_top: bool) -> Iterator[tuple[str, bytes]]:

@@ -8,7 +8,6 @@ index. `tools.bundling` makes both from the sources.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import lzma
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import known_name
 from dialnb.data.tables import Table, decoder, field_of, parse
 from dialnb.errors import DataError
+from dialnb.files import digest_of
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -101,7 +101,7 @@ def stored(name: str, variant: str) -> Table:
         data = lzma.decompress(_asset(entry["file"]).read_bytes())
     except lzma.LZMAError:
         data = b""
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+    if digest_of(data) != entry["sha256"]:
         problem = "is damaged (its sha256 is not that of bundle.json): reinstall"
         raise DataError(f"the bundled file {entry['file']} {problem}")
     before = 0

@@ -54,10 +54,7 @@ class Part:
         return self.dataset + variant + split
 
 
-LISTED = read_registry("collections")
-COLLECTIONS = {name: tuple(Part(**part) for part in parts) for name, parts in LISTED.items()}
-TODBERT = COLLECTIONS["todbert"]
-CHINESE = COLLECTIONS["chinese"]
+COLLECTIONS = {name: tuple(Part(**part) for part in parts) for name, parts in read_registry("collections").items()}
 
 
 def collection(name: str) -> tuple[Part, ...]:
@@ -85,9 +82,6 @@ def sentences_of(record: Record) -> tuple[str, ...]:
         for part in (value,) if isinstance(value, str) else value:
             said.append(getattr(part, within) if within else part)
     return tuple(text for raw in said if (text := " ".join(raw.split())))
-
-
-utterances_of = sentences_of
 
 
 def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -18,6 +17,7 @@ from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError
+from dialnb.files import digest_of
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -112,8 +112,8 @@ class Dataset(Sequence):
         """These rows of the table, with a fingerprint of their own."""
         if np.array_equal(rows, self.rows):
             return self
-        chosen = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes())
-        return replace(self, rows=rows, fingerprint=chosen.hexdigest())
+        chosen = digest_of(self.fingerprint.encode() + rows.astype("<i8").tobytes())
+        return replace(self, rows=rows, fingerprint=chosen)
 
 
 def load(name: str, variant: str | None = None, split: str | None = None, store: Store | None = None) -> Dataset:
@@ -183,4 +183,4 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
 def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the file."""
     parts = [reader.dataset, variant, reader.version, FORMAT, reader.inputs(store)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return digest_of(json.dumps(parts))

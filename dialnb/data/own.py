@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import hashlib
 import io
 import json
 import warnings
@@ -32,7 +31,8 @@ from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
 from dialnb.data.tables import FORMAT, build_table
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
+from dialnb.files import digest_of
 
 VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
@@ -57,8 +57,8 @@ def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, hel
     if not 0 <= held_out < 1:
         raise DataError(f"what is held out is a share of the records, from 0 to below 1, but is {held_out}")
     form = "jsonl" if path.suffix.lower() == ".jsonl" else "csv"
-    parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, hashlib.sha256(data).hexdigest()]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    parts = [VERSION, FORMAT, form, sorted(columns.items()), held_out, digest_of(data)]
+    key = digest_of(json.dumps(parts))
     records = _records(path.name, form, data, columns)
     if held_out:
         records = _hold_out(path.name, records, held_out)
@@ -150,10 +150,8 @@ def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
 def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     """Our name of a column -> its name in the file; letters' case does not matter."""
     for ours, theirs in columns.items():
-        if ours not in FIELDS:
-            raise UnknownName("column of own data", ours, FIELDS)
-        if theirs not in header:
-            raise UnknownName(f"column of {name}", theirs, header)
+        check_known("column of own data", ours, FIELDS)
+        check_known(f"column of {name}", theirs, header)
     called: dict[str, str] = {}
     for column in header:
         if header.count(column) > 1:

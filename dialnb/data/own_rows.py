@@ -5,13 +5,12 @@ A cell that cannot be read raises a ValueError, a sentence to which the reader o
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dialnb.data.readers import SPLITS, unique
+from dialnb.data.readers import SPEAKERS, SPLITS, unique
 from dialnb.data.records import (
     Dialogue,
     InferenceItem,
@@ -24,9 +23,8 @@ from dialnb.data.records import (
     Utterance,
 )
 from dialnb.data.tables import fields
+from dialnb.files import digest_of
 
-SPEAKERS = dict.fromkeys(("user", "usr", "customer", "client", "human"), "user")
-SPEAKERS |= dict.fromkeys(("system", "sys", "agent", "assistant", "bot", "operator"), "system")
 Row = Mapping[str, Any]
 
 
@@ -129,7 +127,7 @@ def _split(row: Row) -> str:
 
 def _name(row: Row) -> str:
     """The id of a row, or one made of what it says."""
-    return _text(row, "id", hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:8])
+    return _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8])
 
 
 def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, unquote
 
-from dialnb.errors import UnknownName
+from dialnb.errors import UnknownName, check_known
 from dialnb.files import read_yaml
 
 DATASET = "dataset"
@@ -77,10 +77,9 @@ class Source:
         >>> get_source("clinc150").file("data/data_full.json").size
         2495390
         """
-        for file in self.files:
-            if file.key == key:
-                return file
-        raise UnknownName(f"file of {self.name}", key, [file.key for file in self.files])
+        files = {file.key: file for file in self.files}
+        check_known(f"file of {self.name}", key, files)
+        return files[key]
 
 
 def get_source(name: str) -> Source:

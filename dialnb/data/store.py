@@ -40,7 +40,7 @@ from dialnb.data.archives import LARGE, members_digest, read_members
 from dialnb.data.download import DownloadError, Patience, Unreachable, download
 from dialnb.data.sources import Source, SourceFile, get_source
 from dialnb.errors import DataError, Offline
-from dialnb.files import read_json, write_json
+from dialnb.files import digest_of, read_json, write_json
 
 CHUNK = 2**20
 WORKERS = 8
@@ -206,7 +206,7 @@ class Wanted:
 
     def tag(self, name: str) -> str:
         """A short file name for a lock or a partial download."""
-        return f"{self.source.name.replace('/', '--')}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        return f"{self.source.name.replace('/', '--')}-{digest_of(name)[:16]}"
 
     def make_folders(self) -> None:
         for folder in (self.target.parent, self.store.cache / "partial", self.store.cache / "locks"):

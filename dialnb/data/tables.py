@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
-import hashlib
 import json
 import os
 import typing
@@ -23,7 +22,7 @@ from filelock import FileLock
 
 from dialnb.data.records import RECORDS, Record
 from dialnb.errors import DataError
-from dialnb.files import write_whole
+from dialnb.files import digest_of, write_whole
 
 FORMAT = 1
 
@@ -115,7 +114,7 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
             f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
         )
     body = json.dumps(records, default=_as_list)
-    head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": _sha256(body.encode())}
+    head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": digest_of(body)}
     return f"{json.dumps(head)}\n{body}"
 
 
@@ -126,7 +125,7 @@ def _open(data: bytes, fingerprint: str) -> Table:
         about = json.loads(head)
     except ValueError:
         about = {}
-    if about.get("sha256") != _sha256(body):
+    if about.get("sha256") != digest_of(body):
         raise ValueError("they are damaged (wrong checksum)")
     if about["fingerprint"] != fingerprint:
         raise ValueError("they were made from other inputs")
@@ -140,7 +139,3 @@ def parse(body: bytes) -> list[list]:
         return json.loads(body)
     finally:
         gc.enable()
-
-
-def _sha256(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()

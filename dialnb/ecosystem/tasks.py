@@ -10,21 +10,25 @@ equal to those of our own evaluators.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
 
 from dialnb import __version__
 from dialnb.data import load
+from dialnb.data.levels import named_data
 from dialnb.data.sources import load_registry
 from dialnb.ecosystem.citations import citation
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
-from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.metrics import tidy_frame
 from dialnb.evaluation.selection import cosine_scorer
 from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.readings import thin
+from dialnb.files import read_yaml
 
 try:
     from mteb.abstasks.abstask import AbsTask
@@ -33,26 +37,25 @@ except ImportError as error:
     raise ImportError("dialnb.ecosystem.tasks needs mteb: pip install 'dialnb[mteb]'") from error
 
 
-def described(
-    name: str, description: str, kind: str, main_score: str, paper: str, sources: dict[str, str], reference: str | None
-) -> TaskMetadata:
-    """Describe a task. ``sources`` names the dataset behind every subset; licences are those of the registry."""
-    licences = {load_registry()[source].licence.lower() for source in sources.values()}
+def described(name: str) -> TaskMetadata:
+    """Describe a task as `tasks.yaml` does; licences are those of the registry."""
+    about = read_yaml(Path(__file__).with_name("tasks.yaml"))[name]
+    licences = {load_registry()[source].licence.lower() for source in about["sources"].values()}
     return TaskMetadata(
         name=name,
-        description=description,
-        reference=reference,
+        description=about["description"],
+        reference=about.get("reference"),
         dataset={"path": "dialnb/bundled", "revision": __version__},
-        type=kind,
-        category="t2c" if "Classification" in kind else "t2t",
-        eval_langs={subset: ["eng-Latn"] for subset in sources},
-        main_score=main_score,
+        type=about["kind"],
+        category="t2c" if "Classification" in about["kind"] else "t2t",
+        eval_langs={subset: ["eng-Latn"] for subset in about["sources"]},
+        main_score=about["main_score"],
         domains=["Spoken", "Written"],
         task_subtypes=["Dialog Systems"],
         license=licences.pop() if len(licences) == 1 else "multiple",
         annotations_creators="derived",
         sample_creation="found",
-        bibtex_citation=citation(paper),
+        bibtex_citation=citation(about["paper"]),
     )
 
 
@@ -90,25 +93,12 @@ class DialogueTask(AbsTask):
 class DSEFewShotIntents(DialogueTask):
     """Few-shot intents by prototypes; the score is the 1-shot accuracy, the rows have 5 shots too."""
 
-    metadata = described(
-        "DSEFewShotIntents",
-        "Intents from 1 and 5 examples of each, by the nearest prototype, ten draws (DSE, Table 2)",
-        "Classification",
-        "Accuracy",
-        "dse",
-        {subset: source for subset, (source, _) in INTENT_SETS.items()},
-        "https://arxiv.org/abs/2205.13568",
-    )
+    metadata = described("DSEFewShotIntents")
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
         source, variant = INTENT_SETS[subset]
-        records = load(f"bundled/{source}", variant)
-        parts = []
-        for split in ("train", "test"):
-            part = records.filter(split=split)
-            kept = [pair for pair in zip(part.column("text"), part.column("intent")) if pair[1] != "oos"]
-            parts.append(tuple(zip(*thin(kept, self.limits.get(split)))))
-        return evaluate_prototypes(encoder, *parts, dataset=subset)
+        train, test = train_and_test(load(f"bundled/{source}", variant), self.limits.get("test"))
+        return evaluate_prototypes(encoder, thin(train, self.limits.get("train")), test, dataset=subset)
 
     def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[rows["shots"] == 1]
@@ -117,15 +107,7 @@ class DSEFewShotIntents(DialogueTask):
 class DSEOutOfScope(DialogueTask):
     """Out-of-scope detection; the score is that of the authors' code with one shot and the mean as threshold."""
 
-    metadata = described(
-        "DSEOutOfScope",
-        "Which utterances have none of the known intents, from 1 and 5 examples of each intent (DSE, Table 3)",
-        "Classification",
-        "Ave",
-        "dse",
-        {"Clinc150": "CLINC150"},
-        "https://arxiv.org/abs/2205.13568",
-    )
+    metadata = described("DSEOutOfScope")
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
         records = load("bundled/CLINC150", "plus")
@@ -136,58 +118,39 @@ class DSEOutOfScope(DialogueTask):
         return rows.query("protocol == 'code' and shots == 1 and threshold == 'mean'")
 
 
-class DiaEvalActions(DialogueTask):
+class DiaEvalTask(DialogueTask):
+    """A task of DiaEval, and what `papers/wmdc/data.yaml` calls its data."""
+
+    ask: ClassVar[Callable[..., pd.DataFrame]]
+    asked_of: ClassVar[str]
+
+    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+        records = named_data("wmdc", self.asked_of, "bundled")[0][subset]
+        return self.ask(encoder, records, subset, **self.limits)
+
+
+class DiaEvalActions(DiaEvalTask):
     """Action prediction of DiaEval with a linear layer on a frozen encoder."""
 
-    metadata = described(
-        "DiaEvalActions",
-        "The acts of the next utterance from the dialogue so far; STAR stands in for DSTC2 and GSIM (DiaEval)",
-        "MultilabelClassification",
-        "Micro-F1",
-        "wmdc",
-        {"STAR": "STAR"},
-        None,
-    )
-
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.actions_of(encoder, diaeval.action_data("bundled")[subset], subset, **self.limits)
+    metadata = described("DiaEvalActions")
+    ask, asked_of = staticmethod(diaeval.actions_of), "actions"
 
 
-class DiaEvalInference(DialogueTask):
+class DiaEvalInference(DiaEvalTask):
     """Dialogue inference of DiaEval with a linear layer on a frozen encoder."""
 
-    metadata = described(
-        "DiaEvalInference",
-        "Is the last reply consistent with the dialogue? (DiaEval)",
-        "Classification",
-        "Accuracy",
-        "wmdc",
-        {"CI-ToD": "CI-ToD"},
-        None,
-    )
-
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.inference_of(encoder, diaeval.consistency_data("bundled")[subset], subset, **self.limits)
+    metadata = described("DiaEvalInference")
+    ask, asked_of = staticmethod(diaeval.inference_of), "consistency"
 
     def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[rows["protocol"] != "floor"]
 
 
-class DiaEvalRetrieval(DialogueTask):
+class DiaEvalRetrieval(DiaEvalTask):
     """Response retrieval of DiaEval by cosine."""
 
-    metadata = described(
-        "DiaEvalRetrieval",
-        "The true reply among 100; Ubuntu IRC stands in for DSTC7-Ubuntu (DiaEval)",
-        "Reranking",
-        "Top-1",
-        "wmdc",
-        {"UbuntuIRC": "UbuntuIRC"},
-        None,
-    )
-
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
-        return diaeval.retrieval_of(encoder, diaeval.candidate_data("bundled")[subset], subset, **self.limits)
+    metadata = described("DiaEvalRetrieval")
+    ask, asked_of = staticmethod(diaeval.retrieval_of), "candidates"
 
     def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows[rows["ties"] == "against"]
@@ -197,15 +160,7 @@ class UMSAdversarialSelection(DialogueTask):
     """Response selection where one negative was said before in the dialogue itself."""
 
     unit = 1
-    metadata = described(
-        "UMSAdversarialSelection",
-        "The true reply among 10, one of which repeats an utterance of the context; three draws (UMS, Table 4)",
-        "Reranking",
-        "Adversarial R10@1",
-        "ums",
-        {"UbuntuIRC": "UbuntuIRC"},
-        "https://arxiv.org/abs/2009.04703",
-    )
+    metadata = described("UMSAdversarialSelection")
 
     def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
         records = load("bundled/UbuntuIRC", "selection-10").filter(split="test")

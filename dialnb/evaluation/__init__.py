@@ -21,8 +21,4 @@ ROOMS = {
     "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
     "similarity": "evaluate_nli_probe evaluate_similarity",
 }
-__all__, __getattr__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load

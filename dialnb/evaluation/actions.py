@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,8 +136,8 @@ def majority_rows(
     gold = act_matrix(test, acts)
     answers = np.broadcast_to(combinations[often.argmax()], gold.shape)
     groups = np.zeros(len(gold), np.int64) if groups is None else groups
-    scores = partial(group_scores, lambda rows: f1_scores(gold[rows], answers[rows]), groups, method="majority")
-    return evaluator(task)(scores)(dataset=dataset)
+    score = evaluator(task)(group_scores)
+    return score(lambda rows: f1_scores(gold[rows], answers[rows]), groups, dataset=dataset, method="majority")
 
 
 def _selection_score(logits: ndarray, gold: ndarray) -> float:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.data.records import SelectionGroup
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.evaluation.metrics import Ties, ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.selection import PROTOCOLS, Scorer, as_scorer
 
@@ -54,8 +54,7 @@ def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str
     so that no list holds it twice. Dialogues without a usable utterance, a negative or a true response are left out.
     The draw for a dialogue depends on the seed and its number only.
     """
-    if kind not in KINDS:
-        raise UnknownName("kind of adversarial utterance", kind, KINDS)
+    check_known("kind of adversarial utterance", kind, KINDS)
     draws = np.random.default_rng(seed).random((len(groups), 2))
     changed = []
     index = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pandas as pd
 from pandas import DataFrame
 
-from dialnb.data import load
+from dialnb.data import Dataset, load
+from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
 from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.vectors import SupportsEncode
+from dialnb.examples.readings import thin
 
 INTENT_SETS = {
     "Clinc150": ("CLINC150", "full"),
@@ -18,13 +20,20 @@ INTENT_SETS = {
 }
 
 
+def train_and_test(
+    records: Dataset, limit: int | None = None, split: str = "test"
+) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+    """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
+    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
+    for record in records.filter(split=tuple(parts)):
+        if record.intent != "oos":
+            parts[record.split].append(record)
+    return parts["train"], thin(parts[split], limit)
+
+
 def intent_sets() -> dict[str, tuple[list, list]]:
     """Train and test utterances by the name the paper uses; out-of-scope rows are left out."""
-    sets = {}
-    for name, (dataset, variant) in INTENT_SETS.items():
-        records = [record for record in load(f"bundled/{dataset}", variant) if record.intent != "oos"]
-        sets[name] = tuple([one for one in records if one.split == split] for split in ("train", "test"))
-    return sets
+    return {name: train_and_test(load(f"bundled/{source}", variant)) for name, (source, variant) in INTENT_SETS.items()}
 
 
 def intent_scores(encoder: SupportsEncode, sets: dict | None = None) -> DataFrame:

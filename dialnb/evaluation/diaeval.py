@@ -24,15 +24,14 @@ import pandas as pd
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.data import Dataset, load
-from dialnb.data.levels import find
-from dialnb.data.records import InferenceItem, SelectionGroup, conversation_of
-from dialnb.errors import Offline
+from dialnb.data import Dataset
+from dialnb.data.levels import named_data
+from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, conversation_of
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, evaluator, group_scores
+from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
@@ -51,36 +50,6 @@ LONGEST = 256
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def action_data(data: str) -> dict[str, Dataset]:
-    """DSTC2 and GSIM; of bundled data, the wizards' actions in a quarter of STAR stand in."""
-    if data == "bundled":
-        return {"STAR": load("bundled/STAR")[::4]}
-    return {name: find(data, ("official", name, "official"), ("sources", name, "copies")) for name in UNIVERSAL}
-
-
-def consistency_data(data: str) -> dict[str, Dataset]:
-    """CI-ToD, which the paper's tables call IC-TOD; the weather part of its training set is in the official files."""
-    return {"CI-ToD": find(data, ("official", "CI-ToD", "official"), ("bundled", "bundled/CI-ToD", None))}
-
-
-def contradiction_data(data: str) -> dict[str, Dataset]:
-    """DECODE; of public copies, its dialogues between people and bots, which come without a training set."""
-    return {"DECODE": find(data, ("official", "DECODE", "main"), ("sources", "DECODE", "human-bot"))}
-
-
-def entailment_data(data: str) -> dict[str, Dataset]:
-    """The other reading of "DECODE": the printed 31,011, 1,650 and 1,650 rows with 3 labels are a tenth of
-    Dialogue-NLI, of which every tenth row is taken."""
-    whole = find(data, ("sources", "Dialogue-NLI", None))
-    return {"Dialogue-NLI": whole[::10]}
-
-
-def candidate_data(data: str) -> dict[str, Dataset]:
-    """DSTC7-Ubuntu, whose place the Ubuntu IRC logs take where it cannot be had."""
-    found = find(data, ("official", "DSTC7-Ubuntu", None), ("bundled", "bundled/UbuntuIRC", "selection-100"))
-    return {found.name.removeprefix("bundled/"): found}
-
-
 def separator_of(encoder: SupportsEncode) -> str:
     """What stands between two utterances: the token that the encoder's own tokenizer ends a sequence with."""
     tokenizer = getattr(as_encoder(getattr(encoder, "encoder", encoder)), "tokenizer", None)
@@ -94,20 +63,9 @@ class ActionSamples(NamedTuple):
     dialogues: list[str]
 
 
-def action_samples(records: Dataset, dataset: str, separator: str = "[SEP]") -> dict[str, ActionSamples]:
-    """Every utterance from the third on, by split; the acts of a dataset named in ``UNIVERSAL`` are universal ones.
-
-    Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
-    acts are unknown; in the official files it has none, and that is its label.
-    """
-    dialogues = with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
-    found = {split: ActionSamples([], []) for split in SPLITS}
-    for number, dialogue in enumerate(dialogues):
-        for example in next_act_examples([dialogue], separator=separator):
-            if example.acts or records.variant == "official":
-                found[dialogue.split].examples.append(example)
-                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
-    return found
+def dialogues_of(records: Dataset, dataset: str) -> list[Dialogue]:
+    """The dialogues with universal acts, where the dataset is named in ``UNIVERSAL``, else with their own."""
+    return with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
 
 
 def act_names(records: Dataset, dataset: str) -> list[str]:
@@ -123,12 +81,19 @@ def short_enough(item: InferenceItem) -> bool:
 def asked_actions(
     records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
 ) -> dict[str, ActionSamples]:
-    """The samples of each split that are learned from and scored."""
-    parts = {}
-    for split, samples in action_samples(records, dataset, separator).items():
-        most = train_limit if split == "train" else limit
-        parts[split] = ActionSamples(*(thin(column, most) for column in samples))
-    return parts
+    """The samples of each split that are learned from and scored: every utterance from the third on.
+
+    Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
+    acts are unknown; in the official files it has none, and that is its label.
+    """
+    found = {split: ActionSamples([], []) for split in SPLITS}
+    for number, dialogue in enumerate(dialogues_of(records, dataset)):
+        for example in next_act_examples([dialogue], separator=separator):
+            if example.acts or records.variant == "official":
+                found[dialogue.split].examples.append(example)
+                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
+    most = {"train": train_limit, "dev": limit, "test": limit}
+    return {split: ActionSamples(*(thin(column, most[split]) for column in found[split])) for split in SPLITS}
 
 
 def asked_items(
@@ -228,52 +193,43 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
     return pd.concat(rows, ignore_index=True)
 
 
-@evaluator("dialogue inference")
-def _majority_inference(known: Sequence[InferenceItem], asked: Sequence[InferenceItem]) -> Scores:
-    _, (known_ids, labels) = label_ids(*([item.label for item in items] for items in (known, asked)))
-    answers = np.full(len(labels), np.bincount(known_ids).argmax())
-    return _answer_scores(answers, labels, conversations(asked), method="majority")
-
-
 def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
 
     Groups are those of the models.
     """
     parts = asked_items(records, dataset, **limits)
-    return _majority_inference(parts["train"] or parts["test"], parts["test"], dataset=dataset)
+    known, asked = parts["train"] or parts["test"], parts["test"]
+    _, (known_ids, labels) = label_ids(*([item.label for item in items] for items in (known, asked)))
+    answers = np.full(len(labels), np.bincount(known_ids).argmax())
+    score = evaluator("dialogue inference")(_answer_scores)
+    return score(answers, labels, conversations(asked), dataset=dataset, method="majority")
 
 
 def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
     chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
-    numbers = conversations(chosen)
-    once = EncodeOnce(encoder)
-    rows = []
-    for number in np.unique(numbers).tolist():
-        part = [each for each, own in zip(chosen, numbers) if own == number]
-        found = evaluate_candidates(once, part, dataset=dataset, response_length=64, truncate="left")
-        rows.append(found.assign(seed=number, n=len(chosen)))
-    return pd.concat(rows, ignore_index=True)
+    settings = {"encoder": EncodeOnce(encoder), "dataset": dataset, "response_length": 64, "truncate": "left"}
+    return each_group(lambda part: evaluate_candidates(groups=part, **settings), chosen, conversations(chosen))
 
 
 class Test(NamedTuple):
-    """One part of the benchmark: table, name, function, data, and what limits it."""
+    """One part of the benchmark: table, name, function, what `papers/wmdc/data.yaml` calls its data, and its limits."""
 
     table: str
     name: str
     function: Callable[..., DataFrame]
-    data: Callable[[str], dict[str, Dataset]]
+    data: str
     settings: tuple[str, ...] = ("limit", "train_limit")
 
 
 BENCHMARK = (
-    Test("T2", "action prediction", actions_of, action_data),
-    Test("T3", "dialogue inference", inference_of, consistency_data),
-    Test("T3", "dialogue inference", inference_of, contradiction_data),
-    Test("T3", "dialogue inference", inference_of, entailment_data),
-    Test("T4", "response retrieval", retrieval_of, candidate_data, ("groups",)),
+    Test("T2", "action prediction", actions_of, "actions"),
+    Test("T3", "dialogue inference", inference_of, "consistency"),
+    Test("T3", "dialogue inference", inference_of, "contradiction"),
+    Test("T3", "dialogue inference", inference_of, "entailment"),
+    Test("T4", "response retrieval", retrieval_of, "candidates", ("groups",)),
 )
 
 
@@ -302,11 +258,8 @@ def run_diaeval(
     rows = []
     missing = {}
     for test in BENCHMARK:
-        try:
-            sets = test.data(data)
-        except Offline as error:
-            missing[test.data.__name__.removesuffix("_data")] = str(error).splitlines()[0]
-            continue
+        sets, lacking = named_data("wmdc", test.data, data)
+        missing |= lacking
         for dataset, records in sets.items():
             progress(f"{test.name}: {dataset}")
             chosen = {name: limits[name] for name in test.settings}

@@ -22,6 +22,7 @@ from dialnb.evaluation.vectors import normalise
 from dialnb.examples.manipulations import Layout, bare_pieces
 from dialnb.examples.readings import thin
 from dialnb.models.selector import add_marks
+from dialnb.tokens import joined, offsets_of
 
 WEIGHTINGS = ("TF-IDF", "BM25")
 SATURATION, LENGTH = 1.2, 0.75
@@ -67,8 +68,7 @@ class Lexical:
 
     def counts(self, ids: Sequence[Sequence[int]]) -> sparse.csr_matrix:
         """How often each piece occurs in each sequence [n, vocabulary]."""
-        flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in ids)])
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)])
+        flat, starts = joined(ids, np.int64), offsets_of([len(row) for row in ids])
         found = sparse.csr_matrix((np.ones(len(flat)), flat, starts), (len(ids), len(self.tokenizer)))
         found.sum_duplicates()
         return found

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from scipy import sparse
 from torch.nn import functional
 
 from dialnb.errors import DataError
+from dialnb.files import read_json
 from dialnb.models.saving import FLAGS, KINDS
 
 NEEDED = "expected a folder, a hub id, a model with 'encode', a Hugging Face model, or a function from texts to vectors"
@@ -50,8 +50,7 @@ class Foreign:
         max_length: int | None = None,
         truncate: str = "right",
         normalize: bool = False,
-        batch_size: int = 512,
-        show_progress: bool = False,
+        **_: Any,
     ) -> np.ndarray:
         """Vectors [n, d] in float32, as long as the model makes them, or of length one."""
         with reading(self.reader, max_length, truncate):
@@ -123,8 +122,7 @@ def _loaded(place: str | Path) -> Any:
     """Load a folder or hub id; a folder with modules that dialnb does not know needs sentence-transformers."""
     from dialnb.models.encoder import load_encoder
 
-    listed = Path(place) / "modules.json"
-    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
+    modules = read_json(Path(place) / "modules.json") or []
     if {module["type"].rpartition(".")[2] for module in modules} <= set(KINDS):
         return load_encoder(place)
     try:

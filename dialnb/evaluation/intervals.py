@@ -111,8 +111,8 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
     return Interval(estimate, estimate - half, estimate + half, n, method, spread, trainings, units)
 
 
-def to_decide(found: Interval, line: float, trainings: bool = False, power: float = 0.8) -> int | None:
-    """How many units (or trainings) would clear the line with the given chance, if effect and spread are as seen.
+def to_decide(found: Interval, line: float, trainings: bool = False) -> int | None:
+    """How many units (or trainings) would clear the line in four cases of five, if effect and spread are as seen.
 
     None where no number would, since the test set alone leaves too much open, or where nobody would run so many.
 
@@ -123,7 +123,7 @@ def to_decide(found: Interval, line: float, trainings: bool = False, power: floa
     counts = np.arange(least + 1, MANY + 1)
     between = found.spread**2 / counts
     half = np.sqrt(stats.t.ppf(0.975, counts - 1) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within)
-    decided = abs(found.estimate - line) >= half + stats.norm.ppf(power) * np.sqrt(between + within)
+    decided = abs(found.estimate - line) >= half + stats.norm.ppf(0.8) * np.sqrt(between + within)
     return int(counts[decided.argmax()]) if decided.any() else None
 
 

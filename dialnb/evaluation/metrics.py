@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 import numpy as np
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.errors import DataError
 
@@ -54,6 +55,9 @@ def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., Data
                 rows += tidy_rows(values, task=task, dataset=dataset, **settings)
             return tidy_frame(rows)
 
+        known, added = signature(scores), Parameter("dataset", Parameter.KEYWORD_ONLY, annotation=str)
+        taken = sorted([*known.parameters.values(), added], key=lambda parameter: parameter.kind)
+        evaluate.__signature__ = known.replace(parameters=taken, return_annotation=DataFrame)
         return evaluate
 
     return make
@@ -82,6 +86,15 @@ def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarra
         for name, change in zip(names, moved):
             values[name][metric] = float(value + change)
     return values
+
+
+def each_group(evaluate: Callable[[list], DataFrame], items: Sequence, groups: ndarray) -> DataFrame:
+    """Tidy rows of every group of test items, scored by itself; the groups are numbered by ``seed``."""
+    rows = []
+    for group in np.unique(groups).tolist():
+        part = [item for item, own in zip(items, groups) if own == group]
+        rows.append(evaluate(part).assign(seed=group, n=len(items)))
+    return concat(rows, ignore_index=True)
 
 
 def group_scores(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray, **settings: Any) -> Scores:

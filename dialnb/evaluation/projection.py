@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dialnb.errors import DataError, DialnbError, UnknownName
+from dialnb.errors import DataError, DialnbError, check_known
 from dialnb.evaluation.geometry import neighbourhood_preservation
 from dialnb.evaluation.vectors import normalise
 
@@ -22,8 +22,7 @@ def project(
     that t-SNE balances; UMAP takes half of it (30 gives its usual 15). UMAP compiles itself once per process, which
     takes longer than the projection: about 15 seconds.
     """
-    if method not in METHODS:
-        raise UnknownName("projection", method, METHODS)
+    check_known("projection", method, METHODS)
     points = np.asarray(vectors, np.float32)
     if points.ndim != 2 or points.shape[1] < 2 or not np.isfinite(points).all():
         raise DataError(f"a projection needs finite vectors [n, d >= 2]; got {points.shape}, or NaN or infinity in it")

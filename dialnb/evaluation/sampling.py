@@ -10,6 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from dialnb.errors import DataError
+from dialnb.tokens import Numbers
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,10 @@ def item_groups(keys: Sequence[Hashable], count: int = 10, seed: int = 24) -> nd
     >>> len(set(item_groups(["a", "b", "a", "b"], 2)[[0, 2]]))
     1
     """
-    distinct = list(dict.fromkeys(keys))
-    dealt = np.random.default_rng(seed).permutation(len(distinct)) % min(count, max(1, len(distinct)))
-    number = dict(zip(distinct, dealt.tolist()))
-    return np.array([number[key] for key in keys], np.int64)
+    numbers = Numbers()
+    ids = numbers.of(keys)
+    dealt = np.random.default_rng(seed).permutation(len(numbers)) % min(count, max(1, len(numbers)))
+    return dealt[ids]
 
 
 def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShotSplit:

@@ -12,6 +12,7 @@ from scipy import sparse
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
 from dialnb.evaluation.foreign import as_encoder
+from dialnb.tokens import Numbers
 
 BLOCK_ELEMENTS = 1 << 26
 """Most numbers held at once by a blocked product (256 MB in float32)."""
@@ -156,27 +157,20 @@ class Labelled(NamedTuple):
     ids: ndarray
 
 
-Examples = Sequence[IntentUtterance] | tuple[Sequence[str], Sequence]
+Examples = Sequence[IntentUtterance]
 
 
 def labelled(*parts: Examples) -> list[Labelled]:
-    """Labelled utterances, each part given as records or as a pair of lists; all share the numbers of labels."""
-    texts, labels = [], []
-    for part in parts:
-        if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], IntentUtterance):
-            texts.append(list(part[0]))
-            labels.append(list(part[1]))
-        else:
-            texts.append([example.text for example in part])
-            labels.append([example.intent for example in part])
-        if len(texts[-1]) != len(labels[-1]) or not texts[-1]:
-            found = f"{len(texts[-1])} and {len(labels[-1])}"
-            raise DataError(f"expected as many texts as labels, and at least one: found {found}")
+    """Labelled utterances, part by part; all share the numbers of labels."""
+    if not all(map(len, parts)):
+        raise DataError("expected labelled utterances to learn from and to test on, found none of one of them")
+    texts = [[example.text for example in part] for part in parts]
+    labels = [[example.intent for example in part] for part in parts]
     return list(map(Labelled, texts, labels, label_ids(*labels)[1]))
 
 
 def label_ids(*columns: Sequence) -> tuple[list, list[ndarray]]:
     """Distinct labels in order of first appearance over all columns, and each column as integers."""
-    names = list(dict.fromkeys(label for column in columns for label in column))
-    id_of = {name: i for i, name in enumerate(names)}
-    return names, [np.fromiter((id_of[label] for label in column), np.int64, len(column)) for column in columns]
+    numbers = Numbers()
+    ids = [numbers.of(column) for column in columns]
+    return list(numbers), ids

@@ -13,14 +13,11 @@ from dialnb.files import read_yaml
 
 
 @cache
-def _mappings() -> dict[str, dict[str, dict[str, str | None]]]:
-    return read_yaml(files("dialnb.examples").joinpath("acts.yaml"))
-
-
 def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:
     """Speaker -> raw act -> universal act, or None where the act is left out."""
-    check_known("dataset with universal acts", dataset, _mappings())
-    return _mappings()[dataset]
+    mappings = read_yaml(files("dialnb.examples").joinpath("acts.yaml"))
+    check_known("dataset with universal acts", dataset, mappings)
+    return mappings[dataset]
 
 
 def act_columns(dataset: str, speakers: Iterable[str] = ("system", "user")) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, utterances_of
+from dialnb.data.corpora import Conversation, sentences_of
 from dialnb.data.readers.irc import build_selection
 from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup
 from dialnb.errors import DataError
@@ -18,7 +18,7 @@ from dialnb.examples.templates import Augmentation
 def conversations_of(records: Dataset) -> list[Conversation]:
     """For DSE, SimCSE, TOD-BERT and WMDC; an utterance alone has no neighbours, but is a sentence."""
     _expect(records)
-    return [Conversation(records.name, said) for record in records if (said := utterances_of(record))]
+    return [Conversation(records.name, said) for record in records if (said := sentences_of(record))]
 
 
 def augmentation_of(records: Dataset) -> Augmentation:
@@ -52,7 +52,7 @@ def count_examples(records: Dataset) -> dict[str, int]:
     from dialnb.examples.pairs import consecutive_pairs, unique_sentences
     from dialnb.examples.windows import WINDOWS
 
-    said = [utterances_of(record) for record in records]
+    said = [sentences_of(record) for record in records]
     return {
         "SimCSE: sentences": len(unique_sentences(said)),
         "DSE: pairs of neighbours": len(consecutive_pairs(said)),

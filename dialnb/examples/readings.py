@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, sentences_of, utterances_of
+from dialnb.data.corpora import Conversation, sentences_of
 from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup
 from dialnb.errors import Offline
 from dialnb.examples.matching import sessions
@@ -94,7 +94,7 @@ class Dialogues:
     def _said(self, record: Record) -> tuple[str, ...]:
         if isinstance(record, InferenceItem):
             return record.utterances
-        said = utterances_of(record)
+        said = sentences_of(record)
         if self.tail and said:
             return tuple(tail_quirk(said, record.utterances[0].speaker == "system"))
         return said

@@ -1,19 +1,11 @@
 """Looking around: one's own sentences, dialogues and candidates before every method (notebooks/00_tour.ipynb)."""
 
-from dialnb.explore.dialogues import from_dialogue, preferences
-from dialnb.explore.files import example, examples_of, score_own
-from dialnb.explore.methods import Methods, train_methods
-from dialnb.explore.sentences import Space, neighbours, similarities
+from dialnb import lazily
 
-__all__ = [
-    "Methods",
-    "Space",
-    "example",
-    "examples_of",
-    "from_dialogue",
-    "neighbours",
-    "preferences",
-    "score_own",
-    "similarities",
-    "train_methods",
-]
+ROOMS = {
+    "dialogues": "from_dialogue preferences",
+    "files": "example examples_of score_own",
+    "methods": "Methods train_methods",
+    "sentences": "Space neighbours similarities",
+}
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

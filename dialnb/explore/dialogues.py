@@ -12,7 +12,7 @@ from pandas.io.formats.style import Styler
 
 from dialnb import plots
 from dialnb.data import load
-from dialnb.data.own_rows import SPEAKERS
+from dialnb.data.readers import SPEAKERS, in_turn
 from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Utterance
 from dialnb.examples.manipulations import WINDOW
 from dialnb.examples.matching import build_groups
@@ -40,13 +40,10 @@ def parse(text: str) -> Dialogue:
     """
     lines = lines_of(text, "the dialogue", 2)
     named = [SPEAKER.fullmatch(line) for line in lines]
-    utterances = []
-    for place, (line, match) in enumerate(zip(lines, named)):
-        if all(named):
-            utterances.append(Utterance(SPEAKERS.get(match[1].casefold(), match[1]), match[2]))
-        else:
-            utterances.append(Utterance(("user", "system")[place % 2], line))
-    return Dialogue("yours", tuple(utterances))
+    if not all(named):
+        return Dialogue("yours", in_turn(lines))
+    spoken = [match.groups() for match in named]
+    return Dialogue("yours", tuple(Utterance(SPEAKERS.get(who.casefold(), who), said) for who, said in spoken))
 
 
 def from_dialogue(text: str, seed: int = 4) -> Panel:

@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from dialnb.data import Dataset
-from dialnb.errors import UnknownName
+from dialnb.errors import check_known
 from dialnb.evaluation.own import evaluate_own, summary_own
 from dialnb.examples.own import count_examples
 from dialnb.explore.methods import Methods
@@ -22,8 +22,7 @@ def example(name: str) -> Path:
     """The path of an example: ``utterances.csv`` (with intents and slots) or ``dialogues.csv`` (with speakers)."""
     folder = files("dialnb") / "assets" / "examples"
     known = [entry.name for entry in folder.iterdir()]
-    if name not in known:
-        raise UnknownName("example", name, known)
+    check_known("example", name, known)
     with as_file(folder / name) as path:
         return path
 

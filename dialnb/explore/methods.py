@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dialnb.data import load
-from dialnb.errors import UnknownName
+from dialnb.errors import check_known
 from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
@@ -43,8 +43,7 @@ class Methods(NamedTuple):
 
 def size_of(profile: str) -> Size:
     """The size of a profile."""
-    if profile not in TOUR["sizes"]:
-        raise UnknownName("profile of the tour", profile, TOUR["sizes"])
+    check_known("profile of the tour", profile, TOUR["sizes"])
     return Size(**TOUR["sizes"][profile])
 
 

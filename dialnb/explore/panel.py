@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import IPython
@@ -16,7 +17,6 @@ from IPython.display import Image, display
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
-from dialnb.claims.rendering import escaped
 from dialnb.errors import DialnbError
 from dialnb.plots import style
 
@@ -98,5 +98,8 @@ def table(
     formats: Any = None,
 ) -> Styler:
     """A data frame to be read: texts from the left, what it is above it, numbers in the given formats."""
-    shown = escaped(frame, caption, formats).set_table_styles(LEFT)
+    shown = frame.style.format(formats, escape="html").set_table_styles(LEFT)  # pandas' own is not escaped
+    for axis in (0, 1):
+        shown = shown.format_index(escape="html", axis=axis)
+    shown = shown.set_caption(escape(caption)) if caption else shown
     return shown if index else shown.hide(axis="index")

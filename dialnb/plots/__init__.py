@@ -3,39 +3,22 @@
 They know nothing of training, so that a figure can be drawn again from its stored data, in another style or format.
 """
 
-from dialnb.plots.bars import grouped_bars
-from dialnb.plots.curves import scores_by_epoch, sweep, training_curves
-from dialnb.plots.dialogues import manipulations, scored_replies
-from dialnb.plots.matching import architecture, matching_matrices
-from dialnb.plots.pairs import pair_construction
-from dialnb.plots.ranks import critical_difference, rank_grid
-from dialnb.plots.spaces import highlighted_panels, projection_panels, uniformity_alignment
+from dialnb import lazily
 from dialnb.plots.style import PALETTE, STYLE, save
-from dialnb.plots.templates import template_clusters, template_losses, template_system
-from dialnb.plots.windows import frequency_share, window_pairs
 
-_DRAWN = [
-    architecture,
-    critical_difference,
-    frequency_share,
-    grouped_bars,
-    highlighted_panels,
-    manipulations,
-    matching_matrices,
-    pair_construction,
-    projection_panels,
-    rank_grid,
-    scored_replies,
-    scores_by_epoch,
-    sweep,
-    template_clusters,
-    template_losses,
-    template_system,
-    training_curves,
-    uniformity_alignment,
-    window_pairs,
-]
-FIGURES = {f"{draw.__module__}:{draw.__name__}": draw for draw in _DRAWN}
+ROOMS = {
+    "bars": "grouped_bars",
+    "curves": "scores_by_epoch sweep training_curves",
+    "dialogues": "manipulations scored_replies",
+    "matching": "architecture matching_matrices",
+    "pairs": "pair_construction",
+    "ranks": "critical_difference rank_grid",
+    "spaces": "highlighted_panels projection_panels uniformity_alignment",
+    "templates": "template_clusters template_losses template_system",
+    "windows": "frequency_share window_pairs",
+}
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)
+FIGURES = {f"{draw.__module__}:{draw.__name__}": draw for draw in map(__getattr__, __all__)}
 """The closed list of what a stored figure may be drawn again by."""
 
-__all__ = ["FIGURES", "PALETTE", "STYLE", "save", *(draw.__name__ for draw in _DRAWN)]
+__all__ += ["FIGURES", "PALETTE", "STYLE", "save"]

@@ -16,12 +16,11 @@ from jsonschema import Draft202012Validator
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
-from dialnb.claims.papers import STUDIES, project_root
+from dialnb.claims.papers import STUDIES
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, Values, as_it_stands, read_json, read_rows, read_yaml, table_at
+from dialnb.files import ITEMS, Values, as_it_stands, project_root, read_json, read_rows, read_yaml, table_at
+from dialnb.runs.profiles import PROFILES
 
-SIZES = ("paper", "gpu", "quick", "smoke")
-"""Profiles from the most to the least telling."""
 FAULTS = "faults.yaml"
 """Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: sentence, claims: ids}."""
 
@@ -131,8 +130,8 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
             damaged.append(damage)
             continue
         profile, settings = run["profile"], json.dumps(set_by_hand(run), sort_keys=True, default=str)
-        size = SIZES.index(profile) if profile in SIZES else len(SIZES)
-        key = (STUDIES.index(run["slug"]), size, profile, settings)
+        size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
+        key = (STUDIES.index(run["slug"]), -size, profile, settings)
         alike.setdefault(key, []).append((run, folder, rows))
     groups: list[Group] = []
     for _, runs in sorted(alike.items()):

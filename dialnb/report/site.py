@@ -17,12 +17,12 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
-from dialnb.claims.papers import STUDIES, compare_table, load_paper, project_root
+from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import Values, read_yaml, write_table
+from dialnb.files import Values, project_root, read_yaml, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
 from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
 from dialnb.runs.figures import redraw

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 
 from dialnb.data.store import default_store
+from dialnb.files import project_root
 from dialnb.runs.pack import requirements
 from dialnb.runs.planning import needs
-from dialnb.runs.profiles import known_papers, load_profiles, project
+from dialnb.runs.profiles import known_papers, load_profiles
 from dialnb.runs.provenance import hardware
 
 
@@ -27,7 +28,7 @@ class Finding(NamedTuple):
 
 def examine(root: Path | None = None) -> list[Finding]:
     """Look at packages, hardware, cache, and at data and encoders of every paper."""
-    return [*_packages(), *_machine(), *_papers(project(root))]
+    return [*_packages(), *_machine(), *_papers(project_root(root))]
 
 
 def _packages() -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dialnb import plots
-from dialnb.errors import DataError, UnknownName
-from dialnb.files import Values, table_at, write_json
+from dialnb.errors import DataError, check_known
+from dialnb.files import Values, read_json, table_at, write_json
 from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
@@ -47,11 +46,9 @@ def redraw(
 ) -> tuple[list[Path], list[str]]:
     """Draw the figures of a run (whose names fit the pattern) again from their stored data; returns the files, and
     names that cannot be redrawn."""
-    if style not in STYLES:
-        raise UnknownName("style", style, STYLES)
+    check_known("style", style, STYLES)
     for kind in formats:
-        if kind not in FORMATS:
-            raise UnknownName("figure format", kind, FORMATS)
+        check_known("figure format", kind, FORMATS)
     found = sorted((run / "figures").glob(f"{pattern}.json"))
     if not found:
         raise DataError(f"{run / 'figures'} holds no figures with stored data; is {run} the folder of a finished run?")
@@ -59,7 +56,7 @@ def redraw(
     for path in found:
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             try:
-                about = json.loads(path.read_text(encoding="utf-8"))
+                about = read_json(path)
                 draw = plots.FIGURES.get(about["function"])
                 if draw is None:
                     fixed.append(path.stem)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
 import importlib.util
 import inspect
 import json
@@ -31,7 +30,7 @@ import pandas as pd
 import torch
 
 from dialnb.errors import DialnbError
-from dialnb.files import sha256
+from dialnb.files import digest_of, sha256
 
 Place = tuple[str, str]
 """A module and a name in it; "*" is the whole module."""
@@ -40,16 +39,12 @@ Place = tuple[str, str]
 def fingerprint(value: Any, where: str = "value") -> str:
     """sha256 of a value's content: equal content has equal fingerprints, in every process and on every machine."""
     try:
-        return _sha256(json.dumps(value, default=_content, sort_keys=True))
+        return digest_of(json.dumps(value, default=_content, sort_keys=True))
     except TypeError as error:
         raise DialnbError(
             f"a stage cannot be keyed by {where} ({error}): give it plain values, dataclasses, arrays, "
             "data frames, tensors, encoders, datasets, or an object with a string attribute `fingerprint`"
         ) from error
-
-
-def _sha256(content: str | bytes) -> str:
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 _hashed: WeakKeyDictionary[Any, Any] | None = None
@@ -73,7 +68,7 @@ def _content(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        content = value.tolist() if value.dtype.hasobject else _sha256(value.tobytes())
+        content = value.tolist() if value.dtype.hasobject else digest_of(value.tobytes())
         return {"array": value.dtype.str, "shape": value.shape, "content": content}
     if isinstance(value, Mapping):
         return dict(value)
@@ -114,7 +109,7 @@ def code_version(function: Callable) -> str:
     if function not in known:
         seen: dict[Place, str] = {}
         _visit_object(function, seen)
-        known[function] = _sha256(json.dumps(sorted([*place, code] for place, code in seen.items())))
+        known[function] = digest_of(json.dumps(sorted([*place, code] for place, code in seen.items())))
     return known[function]
 
 

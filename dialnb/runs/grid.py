@@ -11,7 +11,6 @@ changed is made again. Training seeds are a dimension of the grid: each model is
 
 from __future__ import annotations
 
-import re
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from dialnb.data import Dataset
-from dialnb.data.levels import find
 from dialnb.data.store import default_store
-from dialnb.errors import DialnbError, Offline, TrainingError
+from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Lacking, Reading
@@ -433,43 +431,6 @@ def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int
     return train_model, given | {"options": dict(model.options), "watch": watch}
 
 
-# --- data -------------------------------------------------------------------------------------------------------------
-
-
-CHOICE = re.compile(
-    r"(?:(?P<level>bundled|sources|official) )?(?P<name>[^:\[]+?)(?::(?P<variant>[^\[]+?))?(?:\[::(?P<step>\d+)\])?"
-    r"(?: as (?P<label>.+))?"
-)
-
-
-def choose_datasets(entries: Iterable[str | list[str]], level: str) -> tuple[dict[str, Dataset], dict[str, str]]:
-    """Load what an entry of `data.yaml` names, and say of what cannot be had why not.
-
-    Each entry is a dataset, or several of which the first is taken that the ``level`` admits and that is there. One is
-    written as ``[LEVEL] NAME[:VARIANT][[::STEP]] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
-    ``sources``; every STEP-th record is taken; rows carry the label.
-    """
-    found, lacking = {}, {}
-    for entry in entries:
-        choices = [CHOICE.fullmatch(text) for text in ([entry] if isinstance(entry, str) else entry)]
-        places = []
-        for choice in choices:
-            usual = "bundled" if choice["name"].startswith("bundled/") else "sources"
-            places.append((choice["level"] or usual, choice["name"], choice["variant"]))
-        try:
-            dataset = find(level, *places)
-            taken = next(choice for choice in choices if choice["name"] == dataset.name)
-            step = int(taken["step"] or 1)
-            found[_label(taken)] = dataset[::step] if step > 1 else dataset
-        except Offline as error:
-            lacking[_label(choices[0])] = first_sentence(error)
-    return found, lacking
-
-
-def _label(choice: re.Match) -> str:
-    return choice["label"] or choice["name"].removeprefix("bundled/")
-
-
 # --- evaluation -------------------------------------------------------------------------------------------------------
 
 
@@ -505,8 +466,3 @@ def _job(evaluate: Callable, given: Values, offered: Values, seed: int) -> Job:
     taken = signature(evaluate).parameters
     inputs = {name: value for name, value in offered.items() if name in taken} | given
     return evaluate, {name: seed if value is TRAIN_SEED else value for name, value in inputs.items()}
-
-
-def first_sentence(error: Exception) -> str:
-    """The first sentence of an error, as a reason in a table."""
-    return str(error).splitlines()[0].split(". ")[0]

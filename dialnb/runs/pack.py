@@ -23,11 +23,11 @@ from huggingface_hub import constants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dialnb.claims.papers import PACKAGED
 from dialnb.data import load
 from dialnb.data.datasets import find_reader, records_path
 from dialnb.data.store import default_store
 from dialnb.errors import BadParameter, DataError
+from dialnb.files import PACKAGED
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit

@@ -17,22 +17,20 @@ Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import yaml
+from tabulate import tabulate
 
-from dialnb.claims.papers import SLUGS, project_root
-from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName
-from dialnb.files import Values, read_yaml
+from dialnb.claims.papers import SLUGS
+from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
+from dialnb.files import Values, digest_of, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -195,16 +193,15 @@ class Settings(Mapping):
         return list(self.values)
 
     def __repr__(self) -> str:
-        rows = [(name, show(value), self.origin.get(name, "")) for name, value in self.values.items()]
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        return "\n".join(f"{n:<{widths[0]}}  {v:<{widths[1]}}  {o}".rstrip() for n, v, o in rows)
+        return tabulate([row[:3] for row in self._rows()], tablefmt="plain", disable_numparse=True)
 
     def _repr_html_(self) -> str:
-        lines = ["<tr><th>parameter</th><th>value</th><th>from</th><th>meaning</th></tr>"]
-        for name, value in self.values.items():
-            cells = (name, show(value), self.origin.get(name, ""), self.helps.get(name, ""))
-            lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>")
-        return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", f"<table>{''.join(lines)}</table>")
+        table = tabulate(self._rows(), ("parameter", "value", "from", "meaning"), "html", disable_numparse=True)
+        return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", table)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = self.values.items()
+        return [(name, show(value), self.origin.get(name, ""), self.helps.get(name, "")) for name, value in rows]
 
 
 @dataclass(frozen=True)
@@ -220,8 +217,7 @@ class Profiles:
         self, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping[str, Any] | None = None
     ) -> Settings:
         """The checked values: defaults, then the profile, then `encoder` and `overrides`; seed is always among them."""
-        if profile not in self.profiles:
-            raise UnknownName(f"profile of {self.slug}", str(profile), self.profiles)
+        check_known(f"profile of {self.slug}", str(profile), self.profiles)
         by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
         values = {"seed": SEED.check(seed)} | {name: p.default for name, p in self.parameters.items()}
         origin = {"seed": "run"} | dict.fromkeys(self.parameters, "default")
@@ -246,8 +242,7 @@ class Profiles:
         return not (name and is_offered)
 
     def parameter(self, name: str) -> Parameter:
-        if name not in self.parameters:
-            raise UnknownName(f"parameter of {self.slug}", name, self.parameters)
+        check_known(f"parameter of {self.slug}", name, self.parameters)
         return self.parameters[name]
 
     def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
@@ -267,13 +262,18 @@ class Profiles:
 
     def parse(self, items: list[str]) -> Values:
         """`["steps=3", "seeds=1,2"]` as typed values."""
-        found = {}
-        for item in items:
-            name, equals, text = item.partition("=")
-            if not equals:
-                raise BadParameter(f"--set takes name=value, but was given '{item}'")
-            found[name.strip()] = self.parameter(name.strip()).parse(text.strip())
-        return found
+        return {name: self.parameter(name).parse(text) for name, text in named_values(items, "--set").items()}
+
+
+def named_values(items: Iterable[str], option: str) -> dict[str, str]:
+    """What was typed as NAME=VALUE after an option of the command line."""
+    found = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise BadParameter(f"{option} takes NAME=VALUE, but was given '{item}'")
+        found[name.strip()] = text.strip()
+    return found
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -281,17 +281,6 @@ def _as_list(value: Any) -> list[Any]:
 
 
 SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
-
-
-def project(root: Path | None = None) -> Path:
-    """The folder with `papers/` and `notebooks/`: given, named by DIALNB_PROJECT, or the checkout."""
-    named = root or os.environ.get("DIALNB_PROJECT")
-    if not named:
-        return project_root()
-    folder = Path(named).expanduser().absolute()
-    if not (folder / "papers").is_dir():
-        raise DataError(f"expected a folder papers/ in {folder} (from DIALNB_PROJECT or --project), found none")
-    return folder
 
 
 def known_papers(root: Path) -> list[str]:
@@ -302,9 +291,8 @@ def known_papers(root: Path) -> list[str]:
 
 def load_profiles(slug: str, root: Path | None = None) -> Profiles:
     """Read and check one paper's `profiles.yaml`."""
-    root = project(root)
-    if slug not in (known := known_papers(root)):
-        raise UnknownName("paper", slug, known)
+    root = project_root(root)
+    check_known("paper", slug, known_papers(root))
     path = root / "papers" / slug / "profiles.yaml"
     if not path.is_file():
         raise DataError(f"expected the parameters of {slug} in {path}, found no such file; the paper cannot run yet")
@@ -321,12 +309,10 @@ def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
             if not FIELDS <= entry.keys() <= FIELDS | OPTIONAL:
                 raise DataError(f"parameter {name!r} needs type, default and help, but has {', '.join(entry)}")
             parameter = Parameter(name, **{**entry, "choices": tuple(entry.get("choices", ()))})
-            if parameter.kind not in KINDS:
-                raise UnknownName(f"type of parameter {name!r}", parameter.type, KINDS)
+            check_known(f"type of parameter {name!r}", parameter.kind, KINDS)
             parameters[name] = replace(parameter, default=parameter.check(parameter.default))
         for name in profiles:
-            if name not in PROFILES:
-                raise UnknownName("profile", name, PROFILES)
+            check_known("profile", name, PROFILES)
             made.resolve(name)
     except DialnbError as error:
         raise DataError(f"{where}: {error}") from error
@@ -341,7 +327,7 @@ def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", override
     """
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
     changes = json.dumps(overrides, sort_keys=True, default=str) if overrides else ""
-    mark = hashlib.sha256(changes.encode()).hexdigest()[:8] if overrides else ""
+    mark = digest_of(changes)[:8] if overrides else ""
     return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 

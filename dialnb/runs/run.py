@@ -20,19 +20,32 @@ from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
 
 from dialnb.claims import judge_claims, load_claims, training_shares
-from dialnb.claims.papers import PACKAGED, compare_table, select
+from dialnb.claims.papers import compare_table, select
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
-from dialnb.errors import DialnbError, UnknownName, in_words
+from dialnb.data.levels import named_data
+from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
-from dialnb.files import ITEMS, LOCK, MEASURED, Values, make_folder, read_yaml, say, time_of, write_json, write_table
+from dialnb.files import (
+    ITEMS,
+    LOCK,
+    MEASURED,
+    PACKAGED,
+    Values,
+    make_folder,
+    project_root,
+    say,
+    time_of,
+    write_json,
+    write_table,
+)
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
-from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, choose_datasets, job_of, joined, questions
+from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, job_of, joined, questions
 from dialnb.runs.planning import check_encoders
-from dialnb.runs.profiles import PROFILES, Settings, load_profiles, project, run_name
+from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
 from dialnb.runs.workers import Jobs, Workers
@@ -49,7 +62,7 @@ def start(
     out: str | Path = "",
 ) -> Run:
     """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
-    root = project()
+    root = project_root()
     profiles = load_profiles(slug, root)
     settings = profiles.resolve(profile, seed, encoder, overrides)
     check_encoders(profiles, settings)
@@ -292,11 +305,7 @@ class Run:
 
     def _named_data(self, name: str, slug: str) -> tuple[dict[str, Dataset], dict[str, str]]:
         if (slug, name) not in self._opened:
-            path = self.root / "papers" / (slug or self.slug) / "data.yaml"
-            known = read_yaml(path)
-            if name not in known:
-                raise UnknownName(f"data in {path.name} of {path.parent.name}", name, known)
-            self._opened[slug, name] = choose_datasets(known[name], self.settings["data"])
+            self._opened[slug, name] = named_data(slug or self.slug, name, self.settings["data"], self.root)
         return self._opened[slug, name]
 
     # --- results --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, check_known
 from dialnb.files import MEASURED, Values, read_json, read_rows, read_run, table_at
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def export(folder: Path, model: str, destination: Path) -> Path:
             stages.setdefault(name.partition(", seed ")[0], kept)  # that of the first seed
     if not stages:
         raise DataError(f"no stage of {folder} has a model in {default_stages()}; run it again to make them")
-    if model not in stages:
-        raise UnknownName(f"model of {folder.name}", model, stages)
+    check_known(f"model of {folder.name}", model, stages)
     if destination.exists() and any(destination.iterdir()):
         raise DataError(f"{destination} exists and is not empty; choose another place or remove it")
     result = read_result(stages[model], read_record(stages[model]))

@@ -19,8 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, load
-from dialnb.data.corpora import CHINESE
-from dialnb.data.levels import find
+from dialnb.data.corpora import collection
 from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
 from dialnb.evaluation import geometry
 from dialnb.evaluation.projection import project
@@ -108,7 +107,7 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
-        text = [*complete, *(load(part.dataset, part.variant, part.split) for part in CHINESE)]
+        text = [*complete, *(load(part.dataset, part.variant, part.split) for part in collection("chinese"))]
     before = Sentences(text, parts)
     made_here = not s["chinese_encoder"] or s["raw_start"] != AS_IT_COMES
     own = Sentences(complete or parts) if made_here and parts else Sentences(text)
@@ -144,7 +143,7 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
 def rebuilt(run, name: str) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run."""
     s = run.settings
-    records = find(s.data, ("sources", "MDC", None)) if name == "MDC" else load("bundled/SGD", split="test")
+    records = load("MDC") if name == "MDC" else load("bundled/SGD", split="test")
     given = {"records": records, "size": s.queries, "act": REBUILT[name]}
     return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
@@ -198,18 +197,6 @@ def count_corpora(run, corpora: Mapping[str, Corpus]) -> None:
         rows += count_table(run, "T1")
     if rows:
         run.add(pd.DataFrame(rows), table="T1")
-
-
-def count_tests(run, rebuilt: Mapping[str, TestSet]) -> None:
-    """X1: the authors' evaluation files, and the retrieval set that is rebuilt for MDC."""
-    for name in ("JDDC", "ECD"):
-        for reason in run.lacking(f"{name} retrieval", SLUG).values():
-            run.note_absent(reason, "X1", column=name)
-    rows = count_table(run, "X1")
-    if "MDC" in rebuilt:
-        size = {"semantic retrieval samples (approx.)": len(rebuilt["MDC"].queries)}
-        rows += count_rows("model", size, POOLS_INSTEAD, column="MDC")
-    run.add(pd.DataFrame(rows), table="X1")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -361,7 +348,7 @@ def geometry_of(
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""
     texts, labels = by_intent(records.queries, 50, max(2, geometry_sentences // 50))
     seen, pooling = view(encoder, how, **flow)
-    return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset)
+    return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset=dataset)
 
 
 def plane_of(
@@ -376,16 +363,6 @@ def plane_of(
 
 
 # --- the method on one example ----------------------------------------------------------------------------------------
-
-
-def shapes_of(encoder: Encoder, group: MatchingGroup) -> pd.DataFrame:
-    """For F1: the texts of a group with their roles, numbers of tokens and width of vectors."""
-    before, after = neighbours(group)
-    roles = [f"u{place}" for place in range(-len(before), 0)]
-    roles += [f"u+{place}" for place in range(1, len(after) + 1)]
-    texts = [*before[::-1], *after, *group.candidates[:2]]
-    data = pd.DataFrame({"role": [*roles, "response", "negative"], "text": texts})
-    return data.assign(tokens=encoder.tokenize(texts, 50).lengths, width=encoder.dim)
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.records import Utterance
 from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
@@ -18,9 +17,9 @@ from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model, Task, Trained, Watch, agreement
+from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
 from dialnb.studies import tasks
-from dialnb.studies.shared import NAMES, count_rows, count_table
+from dialnb.studies.shared import NAMES
 
 CHECKPOINTS = NAMES["dse"]["checkpoints"]
 """Public checkpoints by row: hub id and the pooling that the authors' code uses."""
@@ -31,7 +30,6 @@ ENCODERS = NAMES["dse"]["encoders"]
 OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"}
 """Recipes with settings of their own, and what the names of these open with."""
 
-PROBED = {"scope": "out of scope", "questions": "questions", "candidates": "candidates"}
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 
@@ -124,26 +122,3 @@ def better_pooling(trained: Trained, rows: pd.DataFrame) -> Trained:
                 read.pooling = scores[name].idxmax()
                 results[name, seed] = {**result, "encoder": read}
     return Trained(trained.models, results)
-
-
-def settings_table(run, asked: Sequence[Task]) -> pd.DataFrame:
-    """T1 as printed, and what this run does of it."""
-    rows, known = [], {task.title: task for task in asked}
-    for printed, title in zip(load_paper("dse").tables["T1"].rows, NAMES["dse"]["tasks"], strict=True):
-        task, here = known[title], "left out"
-        if run.wants(task.table):
-            lists = [draws for name, draws in task.values(run.settings).items() if name.endswith("seeds")]
-            here = f"{', '.join(run.datasets(task))}; seeds: {len(lists[0]) if lists else 1}"
-        cells = dict(zip(("datasets", "setting", "seeds"), printed.values, strict=True))
-        rows.append({"task": printed.labels["model"], **cells, "here": here})
-    return pd.DataFrame(rows)
-
-
-def count_data(run, dialogues: Dialogues) -> None:
-    """X2: count the corpus and the test sets."""
-    s = run.settings
-    counted = run.stage("count the corpus", count, corpora=list(dialogues.corpora), limit=s.dialogues)
-    whole = s.corpus == "todbert" and s.dialogues is None
-    instead = "" if whole else f"{s.corpus} dialogues instead of the TOD-BERT collection"
-    rows = count_rows("model", counted, instead, column="value") + count_table(run, "X2")
-    run.add(pd.DataFrame(rows), table="X2")

@@ -11,23 +11,22 @@ the page of advice is written by `dialnb.studies.matrix_guide`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.papers import FLOORS, select
+from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
-from dialnb.evaluation.metrics import group_values, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import each_group, evaluator, group_scores, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
-from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Answer, Model, job_of
+from dialnb.runs.grid import SHARED, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
 
@@ -126,35 +125,10 @@ def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
         groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
-        common = {
-            "task": "",
-            "dataset": dataset,
-            "protocol": "paper",
-            "n": len(part),
-        }
+        common = {"task": "", "dataset": dataset, "protocol": "paper", "n": len(part)}
         for group, value in part["value"].groupby(groups).mean().items():
             rows += tidy_rows({metric: scale * value}, seed=int(group), **common)
     return tidy_frame(rows)
-
-
-def neighbours_in_groups(
-    encoder: Encoder,
-    records: Dataset,
-    dataset: str,
-    **limits: int | None,
-) -> pd.DataFrame:
-    """TaDSE's test: the intent of the nearest training utterance."""
-    return by_group(tadse.neighbours_of(encoder, records, dataset, **limits)["items"])
-
-
-def majority_in_groups(
-    encoder: Any,
-    records: Dataset,
-    dataset: str,
-    **limits: int | None,
-) -> pd.DataFrame:
-    """The floor of TaDSE's test: the most frequent intent, whatever is said."""
-    return by_group(tadse.majority_of(encoder, records, dataset, **limits)["items"])
 
 
 def blocks_in_groups(
@@ -164,13 +138,9 @@ def blocks_in_groups(
     questions: int | None,
 ) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
-    pairs, once, rows = tasks.question_answers(records, questions), EncodeOnce(encoder), []
+    pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
-    for group in np.unique(groups):
-        own = [pairs[place] for place in np.flatnonzero(groups == group)]
-        ranked = evaluate_blocks(once, own, dataset=dataset, seeds=(0,))
-        rows.append(ranked.assign(seed=int(group), n=len(pairs)))
-    return pd.concat(rows, ignore_index=True)
+    return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
 def replies_in_groups(
@@ -198,17 +168,16 @@ def retrieval_in_groups(
     encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: int | None
 ) -> pd.DataFrame:
     """DialogueCSE's retrieval: sentences of the same intent before others."""
-    asked, once, rows = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder), []
-    kept = [query.id for query in asked if query.positives]
-    number = dict(zip(kept, item_groups(kept, GROUPS)))
-    for group in sorted(set(number.values())):
-        own = []
-        for query in asked:
-            mine = number.get(query.id) == group
-            own.append(query if mine else replace(query, positives=(), negatives=()))
+    asked, once = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder)
+
+    def score(part: list[RetrievalQuery]) -> pd.DataFrame:
+        mine = {query.id for query in part}
+        own = [query if query.id in mine else replace(query, positives=(), negatives=()) for query in asked]
         ranked = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
-        rows.append(ranked[ranked["protocol"] == "paper"].assign(seed=int(group), n=len(kept)))
-    return pd.concat(rows, ignore_index=True)
+        return ranked[ranked["protocol"] == "paper"]
+
+    kept = [query for query in asked if query.positives]
+    return each_group(score, kept, item_groups([query.id for query in kept], GROUPS))
 
 
 def similarity_in_groups(
@@ -224,43 +193,10 @@ def similarity_in_groups(
         scored = evaluate_similarity(once, [pairs[row] for row in rows], dataset=dataset)
         return {"Corr": float(scored["value"].iloc[0])}
 
-    groups = item_groups(range(len(pairs)), GROUPS)
-    labels = {
-        "task": "similarity",
-        "dataset": dataset,
-        "protocol": "paper",
-        "n": len(pairs),
-    }
-    rows = []
-    for group, values in group_values(score, groups).items():
-        rows += tidy_rows(values, seed=group, **labels)
-    return tidy_frame(rows)
+    return evaluator("similarity")(group_scores)(score, item_groups(range(len(pairs)), GROUPS), dataset=dataset)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep every method's scores, the rows ``where`` tells for each task: those of every dataset, and their mean in
-    every unit that all have."""
-    found: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for answer in answers:
-        found.setdefault((answer.question.table, answer.question.model), []).append(answer.rows)
-    for (task, model), parts in found.items():
-        own = select(pd.concat(parts), where[task])[["dataset", "metric", "seed", "value", "n"]]
-        labels = {"task": task, "protocol": "paper", "model": model}
-        if model in FLOORS:
-            labels["encoder"] = "none"
-        run.add(own, table="X-datasets", **labels)
-        wide = own.pivot_table("value", "seed", "dataset").dropna()
-        means = wide.mean(axis=1).rename("value").reset_index()
-        sizes = own.groupby("dataset")["n"].max()
-        labels |= {
-            "column": task,
-            "dataset": "all",
-            "metric": where[task]["metric"],
-        }
-        run.add(means.assign(n=int(sizes.sum())), table="T1", **labels)
 
 
 def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:

@@ -7,10 +7,13 @@ the best mean rank, and those within the critical difference cannot be told from
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
-from dialnb.evaluation.intervals import Interval, mean_interval
+from dialnb.claims.rendering import render
+from dialnb.evaluation.intervals import mean_interval
 from dialnb.models.places import encoder_name
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix
@@ -30,17 +33,68 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
         best = means.index[0]
         gaps = {name: mean_interval((part[best] - part[name]).to_numpy()) for name in means.index[1:]}
         equal = [name for name, gap in gaps.items() if gap.low <= 0]
-        gain = gaps.get(RAW)
         lines.append(
             {
                 "task": task,
                 "pick": best,
                 "score": means[best],
-                "gain": gain,
+                "gain": gaps.get(RAW),
                 "equal": equal,
+                "idle": RAW in (best, *equal),
             }
         )
     return pd.DataFrame(lines).set_index("task")
+
+
+def cross_encoder(units: pd.DataFrame) -> list[dict[str, Any]]:
+    """For every task that UMS answers: the best sentence encoder, the gap to it, and whether UMS is below the raw."""
+    lines = []
+    for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False) if UMS in units else ():
+        best = part.drop(columns=UMS).mean().idxmax()
+        gaps = [mean_interval((part[UMS] - part[name]).to_numpy()) for name in (best, RAW)]
+        lines.append(
+            {
+                "name": UMS,
+                "task": task,
+                "best": best,
+                "gap": gaps[0],
+                "untrained": gaps[1].high < 0,
+            }
+        )
+    return lines
+
+
+def order(scores: pd.DataFrame) -> dict[str, Any]:
+    """The best mean rank over all tasks of scores [method, task], and who cannot be told from it; empty if too few."""
+    methods, tasks = scores.shape
+    if methods < 3 or tasks < 2:
+        return {}
+    means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
+    best, groups = means.index[0], groups_within(means.to_dict(), nemenyi_difference(methods, tasks))
+    return {
+        "best": best,
+        "rank": means[best],
+        "near": next((group[1:] for group in groups if group[0] == best), ()),
+        "p": friedman(scores)[1],
+        "methods": methods,
+        "tasks": tasks,
+    }
+
+
+def page(run) -> str:
+    """The page as Markdown."""
+    units, costs = matrix.units(run), run.rows("T4")
+    seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
+    return render(
+        "guide.md.j2",
+        "studies",
+        order=order(matrix.scores(run)),
+        picks=picks(units).reset_index().to_dict("records"),
+        compared=cross_encoder(units),
+        seconds=list(seconds.items()),
+        settings=run.settings,
+        encoder=encoder_name(run.settings.encoder),
+    )
 
 
 def guide(run):
@@ -50,87 +104,3 @@ def guide(run):
     text = page(run)
     (run.folder / FILE).write_text(text, encoding="utf-8")
     return Markdown(text)
-
-
-def page(run) -> str:
-    """The page as Markdown."""
-    found = picks(matrix.units(run))
-    lines = [_overall(run), "", "| task | pick | score | gain over raw | as good |", "|---|---|---:|---:|---|"]
-    for task, row in found.iterrows():
-        gain = _interval(row["gain"]) if row["gain"] is not None else "–"
-        equal = ", ".join(row["equal"]) or "none"
-        lines.append(f"| {task} | **{row['pick']}** | {row['score']:.1f} | {gain} | {equal} |")
-    lines += ["", *(f"- {line}" for line in advice(run, found)), "", _scope(run)]
-    return "\n".join(lines) + "\n"
-
-
-def _overall(run) -> str:
-    scores = matrix.scores(run)
-    if scores.shape[0] < 3 or scores.shape[1] < 2:
-        return "Too few methods or tasks were run to order them."
-    means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
-    p = friedman(scores)[1]
-    if p > 0.05:
-        return (
-            f"**Over all {scores.shape[1]} tasks no order of the methods can be shown** (Friedman's test, p = {p:.2g})."
-        )
-    best, difference = means.index[0], nemenyi_difference(*scores.shape)
-    near = next((group[1:] for group in groups_within(means.to_dict(), difference) if group[0] == best), ())
-    apart = f"; {_and(near)} cannot be told from it" if near else ""
-    return (
-        f"**For one encoder that must do everything: {best}**, with the best mean rank over {scores.shape[1]} tasks "
-        f"({means[best]:.1f} among {len(means)} methods; Friedman's test, p = {p:.2g}){apart}."
-    )
-
-
-def advice(run, found: pd.DataFrame) -> list[str]:
-    """Sentences that follow from the table by rule."""
-    idle = [task for task, row in found.iterrows() if RAW in (row["pick"], *row["equal"])]
-    lines = [f"{_and(idle)}: no method could be shown to beat the raw encoder."] if idle else []
-    trained = [task for task in found.index if task not in idle]
-    for pick in found["pick"].unique():
-        tasks = [task for task in trained if found.loc[task, "pick"] == pick]
-        if tasks:
-            lines.append(f"{pick} for {_and(tasks)}.")
-    units = matrix.units(run)
-    if UMS in units:
-        for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False):
-            lines.append(f"{task}: {_cross_encoder(part)}")
-    costs = run.rows("T4")
-    seconds = costs[costs["column"] == matrix.ALONE].set_index("model")["value"].sort_values()
-    if len(seconds) > 1:
-        fastest = f"{seconds.index[0]} trains fastest ({seconds.iloc[0]:.0f} s with the device to itself)"
-        lines.append(f"For equal tokens {fastest} and {seconds.index[-1]} slowest ({seconds.iloc[-1]:.0f} s).")
-    return lines
-
-
-def _cross_encoder(part: pd.DataFrame) -> str:
-    """How UMS does on a task, beside the best sentence encoder."""
-    others = part.drop(columns=UMS)
-    best = others.mean().idxmax()
-    gap = mean_interval((part[UMS] - others[best]).to_numpy())
-    word = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "not told apart from"
-    end = "; it must read every candidate with its context."
-    if mean_interval((part[UMS] - part[RAW]).to_numpy()).high < 0:
-        end = " and than the raw encoder, so this training was too short for it: no verdict on cross-encoders."
-    return f"the cross-encoder {UMS} is {word} the best sentence encoder, {best} ({_interval(gap)}){end}"
-
-
-def _scope(run) -> str:
-    s = run.settings
-    return (
-        f"Read with care: one encoder (`{encoder_name(s.encoder)}`), one corpus (`{s.corpus}`), "
-        f"{s.tokens / 1e6:g} million tokens for every method, one training of each; intervals are "
-        "over draws and test items, not over trainings."
-    )
-
-
-def _interval(found: Interval) -> str:
-    """+1.2 [+0.4, +2.0]"""
-    return f"{found.estimate:+.1f} [{found.low:+.1f}, {found.high:+.1f}]".replace("-", "−")
-
-
-def _and(names) -> str:
-    """a, b and c"""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

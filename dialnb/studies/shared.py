@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dialnb.claims.counts import measure
 from dialnb.evaluation import geometry
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.examples.readings import Reading
 from dialnb.files import read_yaml
 from dialnb.runs.grid import Model
@@ -53,10 +54,7 @@ def count_table(run, table: str) -> list[dict[str, Any]]:
         for dataset, records in run.data(entry["data"]).items():
             if entry.get("dataset", dataset) != dataset:
                 continue
-            part = records.filter(**entry.get("only", {}))
-            number = len(set(part.column(entry["distinct"]))) if "distinct" in entry else len(part)
-            if "leave_out" in entry:
-                number -= len(part.filter(**entry["leave_out"]))
+            number = measure(records, entry)
             if "most" in entry:
                 number = min(number, run.settings[entry["most"]] or number)
             instead = entry.get("instead", {}).get(records.variant, "")
@@ -70,10 +68,11 @@ def for_all(rows: pd.DataFrame, **values: Sequence[Any]) -> pd.DataFrame:
     return rows.drop(columns=list(values), errors="ignore").merge(combinations, how="cross")
 
 
-def shape_of(vectors: np.ndarray, labels: Sequence, dataset: str) -> pd.DataFrame:
+@evaluator("geometry")
+def shape_of(vectors: np.ndarray, labels: Sequence) -> Scores:
     """Uniformity of vectors, and alignment of those with equal label (lower is better for both)."""
     values = {"uniformity": geometry.uniformity(vectors), "alignment": geometry.alignment(vectors, labels)}
-    return tidy_frame(tidy_rows(values, task="geometry", dataset=dataset, protocol="clean", n=len(vectors)))
+    yield values, {"protocol": "clean", "n": len(vectors)}
 
 
 def no_projection(run, method: str) -> str:

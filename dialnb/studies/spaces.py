@@ -9,7 +9,7 @@ import pandas as pd
 
 from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.readings import thin
@@ -64,26 +64,18 @@ def project_pairs(
     return plane.assign(part="questions and answers", **data)
 
 
+@evaluator("clusters")
 def clusters_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, plot_intents: int, plot_points: int, seeds: Sequence[int]
-) -> pd.DataFrame:
+    encoder: SupportsEncode, records: Dataset, plot_intents: int, plot_points: int, seeds: Sequence[int]
+) -> Scores:
     """How clearly intents form clusters: silhouette (cosine, in percent) of several draws of classes as in F1."""
     from sklearn.metrics import silhouette_score
 
-    rows = []
     for seed in seeds:
         kept = sample_intents(records, plot_intents, plot_points, 0, seed)
         vectors = encoder.encode([record.text for record in kept])
         value = 100 * silhouette_score(vectors, [record.intent for record in kept], metric="cosine")
-        common = {
-            "task": "clusters",
-            "dataset": dataset,
-            "protocol": "clean",
-            "seed": seed,
-            "n": len(kept),
-        }
-        rows += tidy_rows({"Silhouette": value}, **common)
-    return tidy_frame(rows)
+        yield {"Silhouette": value}, {"protocol": "clean", "seed": seed, "n": len(kept)}
 
 
 def geometry_of(
@@ -94,4 +86,4 @@ def geometry_of(
 ) -> pd.DataFrame:
     """Uniformity and alignment of the test utterances of an intent dataset (lower is better for both)."""
     _, test = train_and_test(records, limit)
-    return shape_of(encoder.encode([row.text for row in test]), [row.intent for row in test], dataset)
+    return shape_of(encoder.encode([row.text for row in test]), [row.intent for row in test], dataset=dataset)

@@ -19,7 +19,7 @@ from dialnb.data.records import IntentUtterance
 from dialnb.errors import check_known
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
@@ -42,36 +42,16 @@ COMPRESSED = {
 }
 """Rows of T6 by the model that is compressed."""
 
-ABLATED = ("SNIPS", "ATIS", "MASSIVE")
-ORDERED = (*ABLATED, "CLINC150")
-"""The datasets of T5, and of T4."""
-
-BASELINES = {"SimCSE": "SimCSE-unsup", "TOD-BERT": "TOD-BERT", "DSE": "DSE"}
-"""Rows of T3, and the recipe that DSE's notebook trains them with."""
-
 CHECKPOINTS = NAMES["tadse"]["checkpoints"]
 """The printed baselines by hub id, where the run starts from the public SimCSE."""
 
-MEAN = dict.fromkeys(("TOD-BERT", "DSE"), "mean")
-"""How the authors of two baselines pool; SimCSE and all that starts from it reads [CLS]."""
-
-VARIANTS = {
-    "code weight and direction": {"weight_pair": 0.01, "direction": "utterance"},
-    "both directions": {"direction": "both"},
-    "mask_same_template": {"mask_same_template": True},
-    "all fillings drawn alike": {"sampling": "fillings"},
-    "SLOT as word pieces": {"placeholders": ()},
-}
+VARIANTS = NAMES["tadse"]["variants"]
 """What the paper and the code disagree on, or do not say, as options of losses and examples."""
-
-ROW_OF = {"L_u": "SimCSE-aug", "L_u + L_t": "L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
-"""The model of all datasets that a loss has its learning rate from."""
 
 READINGS = ("unit", "lengths", "M_A")
 RATIOS = (0.1, 0.2, 0.5)
 """The coefficients of compression that the paper chooses from, on validation data."""
 
-GEOMETRY = {"F5": "ATIS", "F8": "SNIPS"}
 LENGTH = 32
 """Tokens of an utterance, in training and in every test, as in the authors' code."""
 
@@ -321,14 +301,14 @@ def chosen_ratio(rows: pd.DataFrame) -> float:
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
+@evaluator("geometry")
 def space_of(
     encoder: Encoder,
     records: Dataset,
-    dataset: str,
     limit: int | None,
     folds: int,
     ratios: Sequence[float],
-) -> pd.DataFrame:
+) -> Scores:
     """Alignment, uniformity and silhouette of the test utterances at each ratio: of all (protocol ``paper``), and of
     ``folds`` disjoint parts as replicates (protocol ``folds``), since one value has no interval."""
     from sklearn.metrics import silhouette_score
@@ -339,7 +319,6 @@ def space_of(
     order = np.random.default_rng(24).permutation(len(test))
     parts = [("paper", 0, order)]
     parts += [("folds", number, part) for number, part in enumerate(np.array_split(order, folds))]
-    rows = []
     for ratio in ratios:
         vectors = model.vectors(test, templates, ratio)
         for protocol, seed, part in parts:
@@ -349,15 +328,7 @@ def space_of(
                 "Uniformity": geometry.uniformity(vectors[part]),
                 "Silhouette": 100 * float(silhouette_score(vectors[part], labels, metric="cosine")),
             }
-            common = {
-                "task": "geometry",
-                "dataset": dataset,
-                "n": len(part),
-                "seed": seed,
-                "compression": ratio,
-            }
-            rows += tidy_rows(values, protocol=protocol, **common)
-    return tidy_frame(rows)
+            yield values, {"protocol": protocol, "n": len(part), "seed": seed, "compression": ratio}
 
 
 def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -390,7 +361,6 @@ def plane_of(
 # --- counts and drawings ----------------------------------------------------------------------------------------------
 
 BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
-THOUSANDS = ("values", "templates", "orig_utterances", "utterances")
 
 
 def statistics_of(source: Filled) -> dict[str, Any]:
@@ -407,46 +377,6 @@ def stand_in(dataset: str, records: Dataset) -> str:
     return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
 
 
-def count_data(run, sets: Mapping[str, Dataset], toy: Sequence[IntentUtterance]) -> None:
-    """T1, T2 (of a ``toy``), T7 to T12: our counts, of all datasets that can be had."""
-    jobs = {}
-    for name, records in sets.items():
-        jobs[f"count {name}"] = statistics_of, {"source": Filled(name, records, entities=entities())}
-    counted = run.stage_each(jobs)
-    rows, whole = _cells("T2", "toy example", toy_counts(toy), ""), Counter()
-    for name, records in sets.items():
-        found, substitute = counted[f"count {name}"], stand_in(name, records)
-        line = found["statistics"]
-        whole.update({key: line[key] for key in ("entities", *THOUSANDS)})
-        rows += _cells("T1", name, _first_table(line), substitute)
-        if not substitute:
-            growth = {"value": line["utterances"] / line["orig_utterances"], "metric": "growth"}
-            where = {"table": "T1", "model": name, "dataset": name}
-            rows.append(where | growth | {"n": 1, "task": "statistics"})
-        slots = {slot.name for record in records for slot in record.slots} or set(found["book"])
-        sizes = {"test": len(records.filter(split="test")), "entities": len(slots)}
-        rows += _cells("T12", name, sizes | {"intents": len(set(records.column("intent")))}, substitute)
-    if len(sets) == len(RULES):
-        rows += _cells("T1", "Total", _first_table(whole), "as above")
-    rows += book_rows(counted["count CLINC150"]["book"], stand_in("CLINC150", sets["CLINC150"]))
-    run.add(pd.DataFrame(rows), seed=0)
-
-
-def _cells(
-    table: str,
-    name: str,
-    values: Mapping[str, float],
-    substitute: str,
-) -> list[dict[str, Any]]:
-    return count_rows("column", values, substitute, n=1, table=table, model=name)
-
-
-def _first_table(line: Mapping[str, Any]) -> dict[str, float]:
-    """Counts in the units of T1: thousands, but for the slot types."""
-    cells = {"entities": line["entities"], "ut_ratio": round(line["utterances"] / line["templates"])}
-    return cells | {f"{key}_k": round(line[key] / 1000, 1) for key in THOUSANDS}
-
-
 def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
     """T2: three utterances, one template, nine distinct fillings, of which six are new."""
     made = Augmentation(toy, k=3)
@@ -461,16 +391,17 @@ def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
     }
 
 
-def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str, top: int = 5) -> list[dict[str, Any]]:
+def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[dict[str, Any]]:
     """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
     counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
     counts |= {table: book.get(label, {}) for table, label in BOOKS.items()}
     rows = []
     for table, mentions in counts.items():
         printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
-        frequent = [name for name, _ in Counter(mentions).most_common(top)]
+        frequent = [name for name, _ in Counter(mentions).most_common(5)]
         for name in dict.fromkeys([*printed, *frequent]):
-            rows += _cells(table, name, {"count": mentions.get(name, 0)}, substitute)
+            cells = {"count": mentions.get(name, 0)}
+            rows += count_rows("column", cells, substitute, n=1, table=table, model=name)
     return rows
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dialnb.data import Dataset
-from dialnb.data.records import IntentUtterance, QuestionAnswer
+from dialnb.data.records import QuestionAnswer
 from dialnb.evaluation import (
     act_tagging_examples,
     evaluate_blocks,
@@ -22,12 +22,12 @@ from dialnb.evaluation import (
     finetune_responses,
 )
 from dialnb.evaluation.actions import majority_rows
-from dialnb.evaluation.diaeval import UNIVERSAL
+from dialnb.evaluation.bundled import train_and_test
+from dialnb.evaluation.diaeval import act_names, dialogues_of
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
-from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.models.encoder import Encoder
@@ -38,17 +38,6 @@ POOL = 5000
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
-
-
-def train_and_test(
-    records: Dataset, limit: int | None = None, split: str = "test"
-) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
-    """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
-    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
-    for record in records.filter(split=tuple(parts)):
-        if record.intent != "oos":
-            parts[record.split].append(record)
-    return parts["train"], thin(parts[split], limit)
 
 
 def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer]:
@@ -218,11 +207,7 @@ def actions_of(
 
 def tagging_parts(records: Dataset, dataset: str, limit: int | None, every: bool = False) -> Iterator[tuple]:
     """Protocol, training and test examples, and the columns of T5."""
-    if dataset in UNIVERSAL:
-        dialogues, acts = with_universal_acts(records, dataset), act_columns(dataset)
-    else:
-        dialogues = list(records)
-        acts = sorted({act for dialogue in dialogues for said in dialogue.utterances for act in said.acts})
+    dialogues, acts = dialogues_of(records, dataset), act_names(records, dataset)
     for protocol in ("code", "clean"):
         parts = []
         for split in ("train", "test"):

@@ -16,7 +16,7 @@ from dialnb import losses
 from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup, conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
-from dialnb.evaluation.floors import Lexical, chance_rows, lexical_scorer
+from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.selection import ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
@@ -36,10 +36,10 @@ from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import Model, Trained, Watch
-from dialnb.studies.shared import count_rows, from_scratch, shape_of
+from dialnb.studies.shared import NAMES, count_rows, from_scratch, shape_of
 from dialnb.training.pretrain import GOES_ON
 
-MODELS = ("BERT", "ELECTRA", "UMS_BERT", "UMS_ELECTRA", "BERT+", "ELECTRA+", "UMS_BERT+", "UMS_ELECTRA+")
+MODELS = NAMES["ums"]["models"]
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
 SENTENCES = 128
@@ -48,7 +48,6 @@ SENTENCES = 128
 LEARNED = 0.1
 """The skill in finding replaced tokens from which an ELECTRA counts as learned."""
 
-RIGHT, ADVERSARY = "true response", "adversarial candidate (said before)"
 BATCH = 64
 
 
@@ -263,16 +262,8 @@ def right_and_adversary(scorer: Scorer, asked: Sequence[SelectionGroup], seed: i
     return pd.DataFrame(rows)
 
 
-TABLES = {
-    "T4": "adversary == 'random'",
-    "X-adversaries": "task == 'adversarial selection' and protocol == 'paper'",
-    "X-encoders": "task == 'adversarial selection'",
-    "X-trials": "(task == 'response selection' or adversary == 'random') and protocol == 'paper'",
-}
+TABLES = NAMES["ums"]["tables"]
 """What of a model's rows a table takes; the others take all of response selection."""
-
-ITEMS = {"T2": "response selection", "T4": "adversarial selection", "T5": "response selection"}
-"""The items that a table takes."""
 
 
 def rows_for(table: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -280,25 +271,6 @@ def rows_for(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     if table not in TABLES:
         return rows[rows["task"].eq("response selection")].dropna(axis="columns", how="all")
     return rows.query(TABLES[table]) if "adversary" in rows else rows.iloc[:0]
-
-
-def keep_answer(run, answer, tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Put the rows and items of one answer into every table that has a row for its model, by the name it has there;
-    beside those of TF-IDF stand those of chance."""
-    model, every = answer.rows["model"].iloc[0], answer.more["items"]
-    for table, names in tables.items():
-        if model not in names:
-            continue
-        shown = {"model": names[model], "table": table, "train_seed": answer.question.seed}
-        rows = rows_for(table, answer.rows).assign(**shown)
-        items = every[every["task"] == ITEMS.get(table)].assign(**shown)
-        if model == "TF-IDF":
-            rows = pd.concat([rows, chance_rows(rows)], ignore_index=True).assign(encoder="none")
-            items = pd.concat([items, chance_rows(items)], ignore_index=True)
-        if len(rows):
-            run.add(rows)
-        if len(items):
-            run.add_items(items)
 
 
 # --- special tokens ---------------------------------------------------------------------------------------------------
@@ -317,10 +289,10 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
     return vectors
 
 
-def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup], seed: int = 24) -> dict[str, list[Input]]:
-    """What each task makes of dialogues by the paper's windows, drawn once by ``seed``."""
+def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, list[Input]]:
+    """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(24)
     inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):
@@ -380,26 +352,7 @@ def geometry_of(
     for start in range(0, len(inputs), BATCH):
         tokens = input_tokens(inputs[start : start + BATCH])
         vectors.append(encoder.encoder.embed(tokens, "cls").float().cpu())
-    return shape_of(torch.cat(vectors).numpy(), examples.labels.tolist(), dataset)
-
-
-@torch.inference_mode()
-def show_terms(selector: Selector, inputs: Mapping[str, Input]) -> pd.DataFrame:
-    """One line for the input of each task: its text, the probability of every mark, and its term of the loss."""
-    rows = []
-    for task, written in inputs.items():
-        (vectors,) = vectors_at_marks(selector, [written])
-        logits = selector.heads[task](vectors).squeeze(-1)[None]
-        if task == "selection":
-            loss = losses.manipulation_loss(logits[0], torch.ones(1), {})
-        else:
-            known = torch.ones_like(logits, dtype=torch.bool)
-            loss = losses.manipulation_task_loss(logits, known, torch.tensor([written.target]))
-        shown = " ".join(selector.encoder.tokenizer.convert_ids_to_tokens(written.ids.tolist()))
-        odds = ", ".join(f"{value:.2f}" for value in logits.sigmoid()[0].tolist())
-        row = {"task": task, "input": shown[:160], "probabilities": odds}
-        rows.append(row | {"right": written.target, "loss": float(loss)})
-    return pd.DataFrame(rows).round(3)
+    return shape_of(torch.cat(vectors).numpy(), examples.labels.tolist(), dataset=dataset)
 
 
 # --- drawings ---------------------------------------------------------------------------------------------------------
@@ -413,21 +366,6 @@ def first_fooled(plain: pd.DataFrame, trained: pd.DataFrame) -> tuple[int, bool]
     saved = (margins[0] < 0) & (margins[1] > 0)
     place = saved.argmax() if saved.any() else (margins[1] - margins[0]).argmax()
     return int(both["item"].iloc[place]), bool(saved.any())
-
-
-def example_rows(group: SelectionGroup, item: int, scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """F1: the end of a test dialogue, its true response and the adversarial candidate, with the scores of models."""
-    own = {name: scored.set_index("item").loc[item] for name, scored in scores.items()}
-    said = int(next(iter(own.values()))["utterance"])
-    last = max(0, len(group.context) - 4)
-    shown = list(group.context[last:])
-    if said < last:
-        shown = [group.context[said], "…", *shown]
-    rows = [("context", text, "", np.nan) for text in shown]
-    right = group.candidates[group.labels.index(1)]
-    rows += [(RIGHT, right, name, scored["response"]) for name, scored in own.items()]
-    rows += [(ADVERSARY, group.context[said], name, scored["adversary"]) for name, scored in own.items()]
-    return pd.DataFrame(rows, columns=["part", "text", "model", "score"])
 
 
 def manipulation_rows(texts: Sequence[str], foreign: str, seed: int) -> pd.DataFrame:

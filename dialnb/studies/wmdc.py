@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.papers import load_paper
-from dialnb.data import Dataset, load
-from dialnb.data.bundle import index
-from dialnb.data.corpora import collection
+from dialnb.data import Dataset
 from dialnb.data.records import Utterance
 from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import Model, Task, Trained
+from dialnb.runs.grid import Model
 from dialnb.studies import dse
 from dialnb.studies.shared import NAMES, count_rows
 
@@ -34,12 +31,7 @@ NAMED = NAMES["wmdc"]
 CHECKPOINTS = NAMED["checkpoints"]
 """Public checkpoints by row; all are mean-pooled, as everything in DiaEval is."""
 
-VARIANTS = {
-    "inverse square root": ("WMDC, inverse square root", {}),
-    "duplicates masked": ("WMDC, masked", {}),
-    "weights normalised": ("WMDC", {"normalise_weights": True}),
-    "window 3 alone": ("WMDC {3}", {}),
-}
+VARIANTS = NAMED["variants"]
 """Other choices than the paper's, by name: recipe and options of the loss. All but the last have windows 1 to 3."""
 
 HEAD = 40
@@ -75,28 +67,16 @@ def model(
     return Model(recipe, data=dialogues, settings=settings, **changes)
 
 
-def nested(corpora: Sequence[Dataset], part: float, seed: int = 24) -> list[Dataset]:
+def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
     """``part`` of every corpus: the same dialogues are in every larger part."""
     found = []
     for records in corpora:
-        order = np.random.default_rng(seed).permutation(len(records))
+        order = np.random.default_rng(24).permutation(len(records))
         found.append(records.take(order[: max(1, round(part * len(records)))]))
     return found
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
-
-
-def named_corpora(name: str) -> dict[str, Dataset]:
-    """Every dialogue corpus of a collection by its label: all bundled ones, or those that can be reached."""
-    if name == "bundled":
-        found = {}
-        for corpus, entry in index().items():
-            for variant in entry["variants"] if entry["corpus"] else ():
-                label = f"{corpus}/{variant}" if variant.startswith("tm") else corpus
-                found[label] = load(f"bundled/{corpus}", variant or None)
-        return found
-    return {part.label: load(part.dataset, part.variant) for part in collection(name) if part.paired}
 
 
 def count_corpora(
@@ -168,77 +148,37 @@ def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
     return pd.DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
 
 
-def top_share(curve: pd.DataFrame, percent: float = 1.0) -> float:
-    """The share that the top ``percent`` of the distinct utterances cover, at the nearest point of the curve."""
-    nearest = (curve["top"] - percent).abs().argmin()
+def top_share(curve: pd.DataFrame) -> float:
+    """The share that the top one percent of the distinct utterances cover, at the nearest point of the curve."""
+    nearest = (curve["top"] - 1).abs().argmin()
     return float(curve["share"].iloc[nearest])
 
 
-def corpus_rows(run, found: Mapping[str, Any]) -> None:
-    """Keep the rows of T5, T6 and T7 and of F1's share, from what was counted."""
-    s, sizes = run.settings, found["sizes"].set_index("corpus")
-    whole = s.corpus != "bundled" and s.count_dialogues is None
-    shares = []
-    for name, curve in found["curves"].groupby("corpus", sort=False):
-        shares.append(
-            {
-                "dataset": name,
-                "value": top_share(curve),
-                "n": int(sizes["distinct"].get(name, 0)),
-            }
-        )
-    labels = {
-        "task": "statistics",
-        "metric": "top 1 % share",
-        "protocol": "clean",
-        "seed": 0,
-        "model": "counted",
-    }
-    run.add(pd.DataFrame(shares), table="F1", **labels)
-    run.add(_frequent(found["frequencies"]["nine"], whole), table="T5")
-    for table, names in {"T6": NAMED["corpora"], "T7": NAMED["scaling"]}.items():
-        rows = []
-        for label, size in sizes[sizes.index.isin(names)].iterrows():
-            unit, domains = "utterances", 0
-            if table == "T6":
-                unit = "exchanges" if label in NAMED["exchanges"] else unit
-                domains = size["domains"]
-            part = NAMED["partial"].get(label, "") if whole else "a bundled part"
-            rows += _cells(names[label], size["dialogues"], size[unit], part, domains)
-        if table == "T7":  # every pair of AmazonQA is a dialogue of two utterances
-            for pairs in run.data("questions").values():
-                part = "" if pairs.variant == "official" else "two product categories"
-                rows += _cells("AmazonQA", len(pairs), 2 * len(pairs), part)
-        if rows:
-            totals = pd.DataFrame(rows).groupby("column")["value"].sum()
-            rows += _cells("TOTAL", totals["dialogues"], totals["utterances"], "the parts that can be had")
-            run.add(pd.DataFrame(rows), table=table)
-        if s.corpus != "bundled":
-            run.note_absent("out of reach: too large, not public or not redistributable", table)
+def size_rows(sizes: pd.DataFrame, table: str, part: str) -> list[dict[str, Any]]:
+    """The rows of T6 or T7 from the counted ``sizes`` of corpora; ``part`` is what there is of each, where it is not
+    all that can be had."""
+    names, rows = NAMED["corpora" if table == "T6" else "scaling"], []
+    for label, size in sizes[sizes.index.isin(names)].iterrows():
+        unit = "exchanges" if table == "T6" and label in NAMED["exchanges"] else "utterances"
+        domains = size["domains"] if table == "T6" else 0
+        instead = part or NAMED["partial"].get(label, "")
+        rows += size_cells(names[label], size["dialogues"], size[unit], instead, domains)
+    return rows
 
 
-def _cells(
+def size_cells(
     model: str,
     dialogues: int,
     utterances: int,
     substitute: str,
     domains: int = 0,
 ) -> list[dict[str, Any]]:
-    """The rows of one printed row, the average number of turns among them."""
+    """The cells of one printed row, the average number of turns among them."""
     values = {"dialogues": dialogues, "utterances": utterances}
     if domains:
         values["domains"] = domains
     values["avg_turns"] = round(utterances / max(1, dialogues), 1)
     return count_rows("column", values, substitute, n=dialogues, model=model)
-
-
-def _frequent(frequencies: Mapping[str, int], whole: bool) -> pd.DataFrame:
-    """T5: the printed ten, then ours that are not among them."""
-    printed = [row.labels["model"] for row in load_paper("wmdc").tables["T5"].rows]
-    ours = list(frequencies)[:10]
-    counts = {text: frequencies.get(text, 0) for text in dict.fromkeys(printed + ours)}
-    instead = "three quarters of the nine corpora" if whole else "other corpora than the paper's nine"
-    return pd.DataFrame(count_rows("model", counts, instead, n=len(frequencies), column="frequency"))
 
 
 def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.DataFrame:
@@ -279,24 +219,9 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
     return count_rows("column", numbers, "; ".join(filter(None, notes)), model=row)
 
 
-def benchmark_sizes(run, asked: Iterable[Task]) -> pd.DataFrame:
-    """T1: the samples of every dataset of DiaEval within reach that are learned from and scored."""
-    rows = []
-    for task in asked:
-        for dataset, records in run.datasets(replace(task, table="T1")).items():
-            rows += benchmark_rows(dataset, records, **task.values(run.settings))
-    return pd.DataFrame(rows).assign(table="T1")
-
-
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-SCORES = pd.DataFrame(
-    {
-        "table": ["T2", "T3", "T4"],
-        "metric": ["Micro-F1", "Accuracy", "Top-3"],
-        "task": ["action prediction", "dialogue inference", "response retrieval"],
-    }
-)
+SCORES = pd.DataFrame(NAMED["scores"])
 """What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
 
 
@@ -343,9 +268,10 @@ def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
 # --- shape of the space -----------------------------------------------------------------------------------------------
 
 
-def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
+@evaluator("geometry")
+def geometry_of(encoder: Encoder, records: pd.DataFrame) -> Scores:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
-    rows, mark = [], f" {diaeval.separator_of(encoder)} "
+    mark = f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):
         contexts, responses = part["context"].map(mark.join).tolist(), part["response"].tolist()
         before = encoder.encode(contexts, max_length=context_length(max(WINDOWS)), truncate="left")
@@ -356,14 +282,7 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> pd.DataFrame:
             "Anisotropy": geometry.anisotropy(alone),
             "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
-        labels = {
-            "task": "geometry",
-            "dataset": "responses",
-            "protocol": "clean",
-            "n": len(alone),
-        }
-        rows += tidy_rows(values, seed=int(draw), **labels)
-    return tidy_frame(rows)
+        yield values, {"protocol": "clean", "n": len(alone), "seed": int(draw)}
 
 
 def frequent_places(
@@ -374,20 +293,3 @@ def frequent_places(
     labels = np.where(np.arange(len(texts)) < half, "most frequent", "frequent")
     labels[len(records["frequent"]) :] = "seen once"
     return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")
-
-
-def add_scores(
-    run,
-    table: str,
-    scores: pd.DataFrame,
-    columns: Sequence[str],
-) -> None:
-    """Keep the scores of points in a table, with the ``columns`` that tell them apart there."""
-    if len(scores):
-        kept = ["model", *columns, "train_seed", "seed", "value", "n", "task", "metric", "dataset", "protocol"]
-        run.add(scores[kept], table=table)
-
-
-def joined(first: Trained, second: Trained) -> Trained:
-    """Models of two trainings together."""
-    return Trained(first.models | second.models, first.results | second.results)

@@ -44,6 +44,9 @@ TRAIN_DEV_TEST = ("train", "dev", "test")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 SPLITS = {name: name for name in TRAIN_DEV_TEST}
 SPLITS |= dict.fromkeys(("valid", "devel", "val", "validate", "validation"), "dev")
+SPEAKERS = dict.fromkeys(("user", "usr", "customer", "client", "human", "driver"), "user")
+SPEAKERS |= dict.fromkeys(("system", "sys", "agent", "assistant", "bot", "operator", "wizard"), "system")
+"""Who speaks, by what corpora call them."""
 
 
 class Files:

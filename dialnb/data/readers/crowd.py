@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from dialnb.data.readers import Files, Records, in_turn, reader, unique
+from dialnb.data.readers import SPEAKERS, Files, Records, in_turn, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
 
-SPEAKERS = {"user": "user", "agent": "system", "wizard": "system", "User": "user", "Wizard": "system"}
 ACT = re.compile(r"\s*(\w+)\s*\((.*)\)?\s*", re.DOTALL)
 
 
@@ -104,9 +103,9 @@ def read_star(files: Files) -> Records:
         item = files.json(name, data)
         utterances = []
         for event in item["Events"]:
-            if event["Agent"] in SPEAKERS and event["Action"] in ("utter", "pick_suggestion"):
-                label = event.get("ActionLabel")
-                utterances.append(Utterance(SPEAKERS[event["Agent"]], event["Text"], (label,) if label else ()))
+            speaker, label = SPEAKERS.get(event["Agent"].lower()), event.get("ActionLabel")
+            if speaker and event["Action"] in ("utter", "pick_suggestion"):
+                utterances.append(Utterance(speaker, event["Text"], (label,) if label else ()))
         if utterances:
             domains = tuple(filter(None, item["Scenario"]["Domains"]))
             yield Dialogue(str(item["DialogueID"]), tuple(utterances), domains)

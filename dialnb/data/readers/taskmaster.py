@@ -13,10 +13,10 @@ import re
 from itertools import chain
 from typing import Any
 
-from dialnb.data.readers import TRAIN_DEV_TEST, Files, Records, reader
+from dialnb.data.readers import SPEAKERS, TRAIN_DEV_TEST, Files, Records, reader
 from dialnb.data.records import Dialogue, Slot, Utterance
 
-SPEAKERS = {"user": "user", "assistant": "system", "*": "user", "-": "system", "U": "user", "A": "system"}
+MARKS = {"*": "user", "-": "system", "U": "user", "A": "system"}
 TM2_DOMAINS = ("flights", "food-ordering", "hotels", "movies", "music", "restaurant-search", "sports")
 DELEXICALISED = re.compile(r"(?<!\w)_([a-z]+(?:[._][a-z]+)*)_")
 MARKER = re.compile(r"[<\[]([A-Z]+)[>\]]")
@@ -90,7 +90,7 @@ def _delexicalised(files: Files, key: str, split: str) -> Records:
             name, utterances = text, []
         elif head in ("*", "-") and name:
             slots = tuple(Slot(found[1], found[0], *found.span()) for found in DELEXICALISED.finditer(text))
-            utterances.append(Utterance(SPEAKERS[head], text, slots=slots))
+            utterances.append(Utterance(MARKS[head], text, slots=slots))
         elif head:
             raise ValueError("expected '## id', '* user text' or '- assistant text'")
         elif name:
@@ -108,7 +108,7 @@ def _shard(files: Files, key: str) -> Records:
         recent, _, before = recent.partition("<C>")
         parts = MARKER.split(before + recent + target)[1:]
         turns = zip(parts[::2], parts[1::2], strict=True)
-        spoken = [Utterance(SPEAKERS[mark], text.strip()) for mark, text in turns if mark in "UA"]
+        spoken = [Utterance(MARKS[mark], text.strip()) for mark, text in turns if mark in "UA"]
         if name in longest:
             files.skipped["shorter part of a dialogue that another row continues"] += 1
         if len(spoken) > len(longest.get(name, ())):

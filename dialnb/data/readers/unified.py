@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader, unique
+from dialnb.data.readers import SPEAKERS, SPLITS, TRAIN_DEV_TEST, Files, Records, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
 from dialnb.errors import DataError
-
-KVRET_SPEAKERS = {"driver": "user", "assistant": "system"}
 
 
 @reader("DailyDialog")
@@ -32,7 +30,7 @@ def read_kvret(files: Files, variant: str) -> Records:
         for item in files.items(file, members[file]):
             scenario = item["scenario"]
             turns = [(turn["turn"], turn["data"]["utterance"]) for turn in item["dialogue"]]
-            utterances = tuple(Utterance(KVRET_SPEAKERS[speaker], text) for speaker, text in turns)
+            utterances = tuple(Utterance(SPEAKERS[speaker], text) for speaker, text in turns)
             yield Dialogue(scenario["uuid"], utterances, (scenario["task"]["intent"],), split)
 
 
