@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import sources
 from dialnb.data.sources import get_source, load_registry
 from dialnb.errors import UnknownName
+from dialnb.files import project_root
 from tools.make_tables import make_tables
 
 REGISTRY = Path(sources.__file__).parent / "registry"
@@ -63,8 +66,28 @@ def test_an_entry_says_what_a_user_must_know(source):
     assert checked == (source.availability in ("complete", "partial"))
     assert (source.kind == "dataset") == (source.language == "")
     assert source.availability in ("complete", "partial", "unavailable", "unchecked", "bundled")
-    assert source.kind in ("dataset", "masked language model", "sentence encoder", "ours")
+    assert source.kind in ("dataset", "masked language model", "language model", "sentence encoder", "ours")
     assert len({file.key for file in source.files}) == len(source.files)
+
+
+def test_every_encoder_of_the_hub_that_a_table_or_a_profile_names_has_an_entry():
+    hub = re.compile(r"(?<![\w./-])([\w-]+/[\w.-]+|(?:bert|roberta|distilbert)-[\w-]+)(?![\w/-])")
+    names = yaml.safe_load(files("dialnb.studies").joinpath("names.yaml").read_text(encoding="utf-8"))
+    asked = {
+        name for part in names.values() for table in ("checkpoints", "encoders") for name in found(part.get(table))
+    }
+    for profiles in (project_root() / "papers").glob("*/profiles.yaml"):
+        needs = yaml.safe_load(profiles.read_text(encoding="utf-8"))["needs"]
+        asked |= {name for need in needs.values() for name in need["encoders"]}
+    named = {name for name in asked if hub.fullmatch(name)}
+    assert len(named) > 15 and named <= {*load_registry()}
+
+
+def found(value) -> list[str]:
+    """All texts in a nest of lists and tables."""
+    if isinstance(value, dict):
+        return [text for each in (value.keys(), value.values()) for part in each for text in found(part)]
+    return [text for part in value for text in found(part)] if isinstance(value, list) else [str(value)]
 
 
 @pytest.mark.parametrize("source", load_registry().values(), ids=lambda source: source.name)
