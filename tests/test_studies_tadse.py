@@ -129,7 +129,7 @@ def test_temperature_and_weights_of_the_profile_reach_the_losses(records):
 
 def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(records):
     s, encoder = resolved("gpu"), tiny.encoder()
-    assert s.train_seeds == (1, 2, 3) and s.rates == (1e-6, 3e-6, 1e-5, 3e-5)
+    assert s.train_seeds == () and s.rates == (1e-6, 3e-6, 1e-5, 3e-5)
     for recipe in tadse.LOSSES.values():
         for k in (0, 3, 5):
             made = tadse.model(recipe, s, tadse.filled({"SNIPS": records}, s, k=k))
