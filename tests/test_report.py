@@ -206,6 +206,17 @@ def test_seeds_of_one_setting_are_pooled_and_settings_kept_apart(tmp_path):
     assert sorted(pooled.results.train_seed.unique()) == [1, 2] and len(pooled.runs) == 2
 
 
+def test_the_page_counts_every_training_of_a_pooled_record(tmp_path):
+    rows = reporting.intent_rows({"DSE": 50.0, "BERT": 40.0}, seeds=2)
+    joined = {"pooled": [{"seed": 2}, {"seed": 5}]}
+    reporting.write_run(tmp_path / "runs" / "dse", "dse", rows, **joined)
+    several = {"parameters": {"seed": 1, "encoder": "mini", "train_seeds": [1, 2, 3]}}
+    reporting.write_run(tmp_path / "runs" / "wmdc", "wmdc", rows.iloc[:0], **several)
+    build(find_runs([tmp_path / "runs"]), tmp_path / "site")
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "<td>1, 2, 5</td>" in page and "<td>1, 2, 3</td>" in page
+
+
 def test_a_model_called_none_survives_the_file(tmp_path):
     rows = pd.DataFrame([{"model": "None", "table": "T5", "value": 0.8, "seed": 0}])
     group = next(g for g in gather([reporting.write_run(tmp_path / "r", "ums", rows)]) if g.slug == "ums")
