@@ -111,7 +111,7 @@ class Graphs:
             with _capturing(forward, pool):
                 states = self.encoder.eager_states(batch, first_only)
             if learning:
-                gradient = torch.zeros_like(states)
+                gradient = torch.empty_like(states)
                 parameters = self._with_gradient()
                 with _capturing(backward, pool):
                     found = torch.autograd.grad(states, parameters, gradient, allow_unused=True)
