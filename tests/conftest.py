@@ -16,17 +16,11 @@ gc.set_threshold(100_000, 20, 20)  # millions of records and no cycles among the
 
 ROOT = Path(__file__).resolve().parent.parent
 
-
 SHARED = ("mirror", "encoders", "more")
 
-
 LONGEST = (
-    "test_papers_notebooks",
-    "test_records",
-    "test_bundle",
-    "test_jupyterlab",
-    "test_matrix",
-    "test_runs_notebooks",
+    *("test_papers_notebooks", "test_bundle", "test_leaks", "test_jupyterlab", "test_matrix", "test_runs_notebooks"),
+    *("test_records", "test_claims", "test_tour", "test_wheel", "test_ecosystem_tasks", "test_encoder"),
 )
 """The files that take longest: begun first, so that all workers end at about the same time."""
 

@@ -180,10 +180,11 @@ def look_through(browser: Browser, name: str, folder: Path) -> dict:
     pictures = len(list((folder / "figures").glob("*.png")))
     for _ in range(6):
         photograph(browser, name)
-        shown = browser.run(SHOWN)
+        enough = time.monotonic() + 5
+        while (shown := browser.run(SHOWN))["pictures"] != pictures and time.monotonic() < enough:
+            time.sleep(0.2)
         if shown["pictures"] == pictures:
             break
-        time.sleep(5)
     assert shown["pictures"] == pictures
     return shown
 
