@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,10 +12,30 @@ import pytest
 hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("untimed")
 
+gc.set_threshold(100_000, 20, 20)  # millions of records and no cycles among them: looking for some took half the time
+
 ROOT = Path(__file__).resolve().parent.parent
 
-
 SHARED = ("mirror", "encoders", "more")
+
+LONGEST = (
+    *("test_papers_notebooks", "test_bundle", "test_leaks", "test_jupyterlab", "test_matrix", "test_runs_notebooks"),
+    *("test_records", "test_claims", "test_tour", "test_wheel", "test_ecosystem_tasks", "test_encoder"),
+)
+"""The files that take longest: begun first, so that all workers end at about the same time."""
+
+
+def pytest_configure(config) -> None:
+    config.option.loadscopereorder = False  # else pytest-xdist begins with the files that have most tests
+
+
+def pytest_collection_modifyitems(items) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays
 
 
 @pytest.fixture(scope="session")
@@ -61,14 +82,6 @@ def mirror_store(mirror, roots, tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return Store(cache=session / "mirror-cache", mirror=os.pathsep.join(map(str, roots)), offline=True)
-
-
-@pytest.fixture(scope="session")
-def recorded_groups():
-    """What the repository keeps; every group is judged once, when it is first asked."""
-    from dialnb.report.gather import gather, recorded_runs
-
-    return gather(recorded_runs())
 
 
 @pytest.fixture(autouse=True)

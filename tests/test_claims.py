@@ -745,37 +745,3 @@ def test_claims_that_a_papers_own_cells_contradict_count_as_no_fail(slug, contra
     judged = judge_claims(slug, pd.DataFrame()).frame
     assert set(judged.id[judged.verdict == "contradicted"]) == contradicted
     assert set(judged.id[judged.paper == "contradict it"]) == contradicted
-
-
-# --- the recorded runs ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def recorded(recorded_groups):
-    return {group.slug: group.judge().frame.set_index("id") for group in recorded_groups if group.runs}
-
-
-def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_trainings(recorded):
-    for slug, frame in recorded.items():
-        named = {one.id: one for one in load_claims(slug)}
-        decided = frame[frame.verdict.isin(["holds", "fails"]) & frame.train_seeds.between(1, 2)]
-        assert all(named[one].one_model for one in decided.index), slug
-
-
-def test_the_recorded_items_of_ums_give_no_fails(recorded):
-    frame = recorded["ums"]
-    assert not (frame.verdict == "fails").any()
-    assert (frame.loc[["original-gain", "baselines-collapse"], "qualifier"] == "under-trained").all()
-    assert frame.loc["related-not-next", "verdict"] == "holds"
-
-
-def test_verdicts_on_the_old_probe_are_not_judged(recorded):
-    frame = recorded["wmdc"]
-    assert (frame.loc[["actions", "windows-help", "model-size", "reweighting"], "qualifier"] == "probe").all()
-
-
-def test_every_recorded_verdict_says_what_it_rests_on(recorded):
-    for frame in recorded.values():
-        judged = frame[frame.verdict.isin(["holds", "fails", "undecided"])]
-        assert judged[["train_seeds", "unit", "floor", "paper", "strength"]].notna().all(axis=None)
-        assert judged.strength.str.fullmatch("[●○]{3}").all()

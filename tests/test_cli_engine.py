@@ -33,7 +33,9 @@ def train(corpus, out, *extra: str) -> int:
 def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_path, monkeypatch):
     one = next(iter(bundled.intent_sets().items()))
     monkeypatch.setattr(bundled, "intent_sets", lambda: dict([one]))
-    assert train(corpus, tmp_path / "out", "--option", "temperature=0.1") == 0
+    tiny.encoder().save(tmp_path / "start")
+    started = ("--encoder", str(tmp_path / "start"))
+    assert train(corpus, tmp_path / "out", "--option", "temperature=0.1", *started) == 0
     assert json.loads((tmp_path / "out" / "training.json").read_text())["objective"]["temperature"] == 0.1
     assert "| my shop | 24 | not in the registry |" in (tmp_path / "out" / "README.md").read_text()
 

@@ -31,6 +31,7 @@ def outcome(tmp_path_factory):
     """One real run of the command: DSE runs, DialogueCSE fails in its second part, TaDSE has no notebook."""
     folder = tmp_path_factory.mktemp("reproduce")
     environment = "import os; print('kernel says', profile, os.environ['DIALNB_OFFLINE'], os.environ['HF_HUB_OFFLINE'])"
+    environment += "; import gc; print('cycles are looked for after', gc.get_threshold()[0], 'new objects')"
     (folder / "notebooks").mkdir()
     for slug, content in {
         "dse": notebook(environment),
@@ -56,6 +57,10 @@ def test_the_profile_reaches_the_notebook_and_the_kernel_is_offline(outcome):
     texts = [output["text"] for cell in executed(outcome, "dse")["cells"] for output in cell.get("outputs", [])]
     assert "kernel says quick 1 1" in "".join("".join(text) for text in texts)
     assert "kernel says quick 1 1" in outcome["lines"]
+
+
+def test_the_kernel_looks_for_cycles_rarely(outcome):
+    assert "cycles are looked for after 10000 new objects" in outcome["lines"]
 
 
 def test_the_offline_setting_ends_with_the_run(outcome):

@@ -1,0 +1,199 @@
+"""A real JupyterLab in a real browser for tests: its server, its menus, and what a notebook shows in it.
+
+The pictures of every notebook are kept in `test-artifacts/jupyterlab`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from browser import PATIENCE, Browser, find_chromium
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "test-artifacts" / "jupyterlab"
+
+WIDTH, HEIGHT, PAGE = 1280, 900, 3000
+
+READY = "document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
+RUNNING = "[...document.querySelectorAll('.jp-InputPrompt')].some(prompt => prompt.textContent.includes('*'))"
+CELLS = "[...document.querySelectorAll('.jp-Notebook .jp-Cell')]"
+CODE = "cell => [...cell.querySelectorAll('.jp-CodeCell .cm-line')].map(line => line.textContent).join('\\n')"
+DRAWN = f"""new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({CELLS}.every(cell => {{
+  const box = cell.getBoundingClientRect(), away = box.bottom < 0 || box.top > innerHeight;
+  return away || cell.checkVisibility({{contentVisibilityAuto: true}});
+}})))))"""
+SHOWN = """(() => {
+  const all = (inside) => [...document.querySelectorAll(`.jp-OutputArea-output${inside}`)];
+  const text = (type) => all(`[data-mime-type="application/vnd.jupyter.${type}"]`).map(output => output.textContent);
+  const pictures = all(' img, .jp-OutputArea-output svg').filter(picture => picture.checkVisibility());
+  return {
+    not_executed: [...document.querySelectorAll('.jp-CodeCell')]
+      .filter(cell => !/\\d/.test(cell.querySelector('.jp-InputPrompt').textContent)).map(cell => cell.innerText),
+    tables: all(' table').filter(table => table.rows.length > 1 && table.clientHeight > 0).length,
+    pictures: pictures.length,
+    broken: pictures.filter(picture => picture.clientWidth < 100 || picture.naturalWidth === 0).length,
+    cut: pictures.filter(picture => picture.clientWidth > picture.closest('.jp-OutputArea').clientWidth).length,
+    progress: text('stdout').join(''), errors: [...text('error'), ...text('stderr')],
+  };
+})()"""
+
+
+def menu(browser: Browser, name: str, entry: str) -> None:
+    """Choose an entry of JupyterLab's menu with the mouse."""
+    browser.click(f"[...document.querySelectorAll('.lm-MenuBar-item')].find(item => item.textContent === '{name}')")
+    find = f"[...document.querySelectorAll('.lm-Menu-item')].find(item => item.textContent.startsWith('{entry}'))"
+    browser.wait(find)
+    browser.click(find)
+
+
+def replace_word(browser: Browser, word: str, other: str) -> None:
+    """Double-click the first place of a word in the code, and type another."""
+    place = f"""(() => {{
+      const texts = document.createTreeWalker(document.querySelector('.jp-Notebook'), NodeFilter.SHOW_TEXT);
+      while (texts.nextNode()) {{
+        const node = texts.currentNode, at = node.data.indexOf('{word}'), found = document.createRange();
+        if (at < 0 || !node.parentElement.closest('.jp-CodeCell .cm-line')) continue;
+        found.setStart(node, at), found.setEnd(node, at + {len(word)});
+        return found;
+      }}
+    }})()"""
+    for _ in range(50):  # a page that is still being laid out may move away under the mouse
+        browser.click(place, times=2)
+        if browser.run("getSelection().toString()") == word:
+            break
+        time.sleep(0.2)
+    browser.write(other)
+    browser.wait(f"document.querySelector('.jp-CodeCell').textContent.includes({json.dumps(other)})")
+
+
+def photograph(browser: Browser, name: str) -> None:
+    """Scroll through a notebook, a long page at a time, and keep a picture of each."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for old in PICTURES.glob(f"{name}-[0-9]*.png"):
+        old.unlink()
+    browser.resize(WIDTH, PAGE)
+    panel, end, page = "document.querySelector('.jp-WindowedPanel-outer')", False, 0
+    while not end:
+        browser.run(f"{panel}.scrollTop = {page} * {panel}.clientHeight")
+        browser.wait(DRAWN)
+        end, page = browser.run(f"{CELLS}.at(-1).getBoundingClientRect().bottom < innerHeight"), page + 1
+        browser.screenshot(PICTURES / f"{name}-{page}.png")
+    browser.resize(WIDTH, HEIGHT)
+
+
+def cell_with(code: str) -> str:
+    """The first cell of code that holds a piece of it, as JavaScript."""
+    return f"{CELLS}.find(cell => ({CODE})(cell).includes({json.dumps(code)}))"
+
+
+def change_cell(browser: Browser, code: str, change: Callable[[str], str]) -> None:
+    """Type other code into a cell, run it, and wait until it is done."""
+    cell = cell_with(code)
+    old = browser.run(f"({CODE})({cell})")
+    browser.click(f"{cell}.querySelector('.cm-content')")
+    browser.press("a", control=True)
+    browser.write(change(old))
+    menu(browser, "Run", "Run Selected Cell")
+    browser.wait(f"!{RUNNING}")
+
+
+class Lab(NamedTuple):
+    """A running JupyterLab: its address with the token, and the folder it works in."""
+
+    address: str
+    token: str
+    project: Path
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    """JupyterLab on a free port with settings of its own, in a copy of the project that has no network."""
+    if find_spec("jupyterlab") is None:
+        pytest.skip("jupyterlab is not installed: pip install -c constraints.txt jupyterlab")
+    home, token = tmp_path_factory.mktemp("jupyter"), os.urandom(16).hex()
+    project = home / "project"
+    shutil.copytree(ROOT / "papers", project / "papers", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(ROOT / "notebooks", project / "notebooks")
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
+               "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR")  # fmt: skip
+    settings = {name: str(home / name.lower()) for name in folders} | {"JUPYTER_TOKEN": token, "OMP_NUM_THREADS": "1"}
+    settings |= {"DIALNB_PROJECT": str(project), "DIALNB_CACHE": str(home / "cache"), "DIALNB_OFFLINE": "1"}
+    news = home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    news.parent.mkdir(parents=True)
+    news.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    options = ["--no-browser", "--ServerApp.port=0", "--ServerApp.ip=127.0.0.1", "--ServerApp.allow_root=True"]
+    with (home / "jupyterlab.log").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options],
+            cwd=project,
+            env=os.environ | settings,
+            stdout=log,
+            stderr=log,
+        )
+    card = home / "jupyter_runtime_dir" / f"jpserver-{server.pid}.json"
+    deadline = time.monotonic() + PATIENCE
+    while not card.is_file() and server.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert card.is_file(), (home / "jupyterlab.log").read_text()[-3000:]
+    time.sleep(0.2)
+    yield Lab(json.loads(card.read_text())["url"], token, project)
+    server.terminate()
+    server.wait(60)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium on the PATH: install it (Debian: apt install chromium) to test the notebooks in it")
+    opened = Browser(program, tmp_path_factory.mktemp("chromium") / "profile")
+    yield opened
+    opened.close()
+
+
+def open_notebook(browser: Browser, lab: Lab, path: str) -> None:
+    """Open a notebook of the project, without what an earlier test left open."""
+    browser.problems.clear()
+    browser.open(f"{lab.address}lab/tree/{path}?token={lab.token}&reset", WIDTH, height=HEIGHT)
+    browser.wait(f"{READY} && document.querySelector('.jp-CodeCell .cm-line')")
+
+
+def run_all(browser: Browser) -> None:
+    menu(browser, "Run", "Run All Cells")
+    browser.wait(RUNNING)
+    browser.wait(f"!{RUNNING}")
+
+
+def look_through(browser: Browser, name: str, folder: Path) -> dict:
+    """Photograph a notebook until all figures of its run are laid out: cells are, once they come into view."""
+    pictures = len(list((folder / "figures").glob("*.png")))
+    for _ in range(6):
+        photograph(browser, name)
+        enough = time.monotonic() + 5
+        while (shown := browser.run(SHOWN))["pictures"] != pictures and time.monotonic() < enough:
+            time.sleep(0.2)
+        if shown["pictures"] == pictures:
+            break
+    assert shown["pictures"] == pictures
+    return shown
+
+
+def assert_all_is_well(browser: Browser, shown: dict) -> None:
+    assert shown["errors"] == [] and shown["not_executed"] == []
+    assert shown["tables"] >= 1 and shown["pictures"] >= 1
+    assert (shown["broken"], shown["cut"]) == (0, 0)
+    slow = re.compile(
+        r"Plugin \S+ .*(too long|took [\d.]+ms) .*activate|did not appear within"
+    )  # a busy machine says so
+    assert [problem for problem in browser.problems if not slow.search(problem)] == []
