@@ -11,14 +11,14 @@ the page of advice is written by `dialnb.studies.matrix_guide`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dialnb.claims.papers import FLOORS, select
+from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset
 from dialnb.data.records import RetrievalQuery
 from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
@@ -27,7 +27,7 @@ from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Answer, Model, job_of
+from dialnb.runs.grid import SHARED, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
 
@@ -65,7 +65,7 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
         case "DialogueCSE":
             s = run.elsewhere("dialoguecse")
             spoken = dialoguecse.Corpus("", Sessions(dialogues.corpora, 0, dialogues.limit), None)
-            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="", labels={})
+            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="")
         case "UMS":
             s = run.elsewhere("ums")
             made = ums.model(dict(s) | {"dev_groups": 0}, dialogues, ums.TASKS)
@@ -90,11 +90,6 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
 def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
     """The steps of a batch that a budget of tokens buys, where an example has as many as in the pilot; at least one."""
     return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
-
-
-def batch_of(model: Model) -> int:
-    """The examples of a step of a method."""
-    return model.settings.get("batch_size") or model.printed.batch_size
 
 
 def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]:
@@ -126,43 +121,23 @@ def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
         groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
-        common = {
-            "task": "",
-            "dataset": dataset,
-            "protocol": "paper",
-            "n": len(part),
-        }
+        labels = {"task": "", "dataset": dataset, "protocol": "paper", "n": len(part)}
         for group, value in part["value"].groupby(groups).mean().items():
-            rows += tidy_rows({metric: scale * value}, seed=int(group), **common)
+            rows += tidy_rows({metric: scale * value}, seed=int(group), **labels)
     return tidy_frame(rows)
 
 
-def neighbours_in_groups(
-    encoder: Encoder,
-    records: Dataset,
-    dataset: str,
-    **limits: int | None,
-) -> pd.DataFrame:
+def neighbours_in_groups(encoder: Encoder, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """TaDSE's test: the intent of the nearest training utterance."""
     return by_group(tadse.neighbours_of(encoder, records, dataset, **limits)["items"])
 
 
-def majority_in_groups(
-    encoder: Any,
-    records: Dataset,
-    dataset: str,
-    **limits: int | None,
-) -> pd.DataFrame:
+def majority_in_groups(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> pd.DataFrame:
     """The floor of TaDSE's test: the most frequent intent, whatever is said."""
     return by_group(tadse.majority_of(encoder, records, dataset, **limits)["items"])
 
 
-def blocks_in_groups(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    questions: int | None,
-) -> pd.DataFrame:
+def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once, rows = tasks.question_answers(records, questions), EncodeOnce(encoder), []
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
@@ -173,12 +148,7 @@ def blocks_in_groups(
     return pd.concat(rows, ignore_index=True)
 
 
-def replies_in_groups(
-    encoder: Any,
-    records: Dataset,
-    dataset: str,
-    groups: int | None,
-) -> pd.DataFrame:
+def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
@@ -211,12 +181,7 @@ def retrieval_in_groups(
     return pd.concat(rows, ignore_index=True)
 
 
-def similarity_in_groups(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    limit: int | None,
-) -> pd.DataFrame:
+def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
@@ -225,13 +190,7 @@ def similarity_in_groups(
         return {"Corr": float(scored["value"].iloc[0])}
 
     groups = item_groups(range(len(pairs)), GROUPS)
-    labels = {
-        "task": "similarity",
-        "dataset": dataset,
-        "protocol": "paper",
-        "n": len(pairs),
-    }
-    rows = []
+    rows, labels = [], {"task": "similarity", "dataset": dataset, "protocol": "paper", "n": len(pairs)}
     for group, values in group_values(score, groups).items():
         rows += tidy_rows(values, seed=group, **labels)
     return tidy_frame(rows)
@@ -240,37 +199,14 @@ def similarity_in_groups(
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def keep_scores(run, answers: Sequence[Answer], where: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep every method's scores, the rows ``where`` tells for each task: those of every dataset, and their mean in
-    every unit that all have."""
-    found: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for answer in answers:
-        found.setdefault((answer.question.table, answer.question.model), []).append(answer.rows)
-    for (task, model), parts in found.items():
-        own = select(pd.concat(parts), where[task])[["dataset", "metric", "seed", "value", "n"]]
-        labels = {"task": task, "protocol": "paper", "model": model}
-        if model in FLOORS:
-            labels["encoder"] = "none"
-        run.add(own, table="X-datasets", **labels)
-        wide = own.pivot_table("value", "seed", "dataset").dropna()
-        means = wide.mean(axis=1).rename("value").reset_index()
-        sizes = own.groupby("dataset")["n"].max()
-        labels |= {
-            "column": task,
-            "dataset": "all",
-            "metric": where[task]["metric"],
-        }
-        run.add(means.assign(n=int(sizes.sum())), table="T1", **labels)
-
-
 def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:
-    """Scores [method, task] of the methods that answer every task, in the order of T1; floors have no rank."""
+    """Scores [method, task] of the methods that answer every task, in the order of the table; floors have no rank."""
     return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
-def units(run) -> pd.DataFrame:
-    """Scores of T1 as [(task, unit), method]."""
-    return _methods(run, "T1").pivot_table("value", ["task", "seed"], "model", sort=False)
+def units(run, table: str = "T1") -> pd.DataFrame:
+    """Scores of a table as [(task, training, unit), method]."""
+    return _methods(run, table).pivot_table("value", ["task", "train_seed", "seed"], "model", sort=False)
 
 
 def _methods(run, table: str) -> pd.DataFrame:
