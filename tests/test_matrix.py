@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference
 from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
+from dialnb.files import read_rows, table_at
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
@@ -34,7 +36,7 @@ from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
 from dialnb.studies.matrix_guide import advice, difference, page, picks, recommended
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer
-from tools.record import as_run
+from tools.record import as_run, judge_again
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 
@@ -266,6 +268,18 @@ def test_a_record_without_starts_is_of_the_one_that_it_had():
     assert any(claim["verdict"] == "holds" for claim in judged)
 
 
+def test_a_record_of_several_trainings_gets_their_advice_when_it_is_judged_again(tmp_path):
+    (kept,) = [folder for folder in recorded_runs() if folder.parts[-3] == "matrix"]
+    shutil.copytree(kept, tmp_path / "record")
+    table_at(tmp_path / "record").unlink()
+    rows = read_rows(kept)
+    pooled = [rows.assign(train_seed=seed, value=rows["value"] + 0.01 * seed) for seed in (1, 2, 3)]
+    pd.concat(pooled).to_csv(tmp_path / "record" / "results.csv", index=False)
+    judge_again(tmp_path / "record")
+    text = (tmp_path / "record" / "guide.md").read_text(encoding="utf-8")
+    assert "| +7.6 [+7" in text and "one training" not in text
+
+
 @pytest.mark.parametrize(("score", "said"), [(1, "too short for it"), (12, "must read every candidate")])
 def test_a_cross_encoder_below_the_raw_encoder_is_said_to_be_untrained(score, said):
     noise = np.random.default_rng(1).normal(size=10)
@@ -332,7 +346,7 @@ def folder(tmp_path_factory) -> Path:
 def both(tmp_path_factory) -> Path:
     """A run of two starts and two budgets, with rates from which such an encoder learns."""
     chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=true"]
-    chosen += ["dialogues=60", "batch_size=16", "tokens=40000", "limit=none", "queries=120", "retrieval_limit=none"]
+    chosen += ["dialogues=60", "batch_size=64", "tokens=400000", "limit=none", "queries=120", "retrieval_limit=none"]
     return run_matrix(tmp_path_factory.mktemp("both"), "quick", *chosen)
 
 
