@@ -446,7 +446,7 @@ def test_recommended_encoders_leave_the_run_with_their_scores(both):
 
 def test_the_command_trains_as_the_run_did(both, tmp_path):
     commands = json.loads((both / "run.json").read_text(encoding="utf-8"))["commands"]["as it comes"]
-    words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv").replace("max_steps=", "max_steps=2"))
+    words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv"))
     words[words.index("--encoder") + 1] = str(both.parent.parent / "tiny")
     said = [f"{number},I want {word} please now" for number in (1, 2) for word in "abcdefgh"]
     (tmp_path / "shop.csv").write_text("\n".join(["dialogue,text", *said, ""]), encoding="utf-8")
@@ -454,4 +454,4 @@ def test_the_command_trains_as_the_run_did(both, tmp_path):
     assert ran.returncode == 0, ran.stderr[-2000:]
     made = json.loads((tmp_path / "my-encoder" / "training.json").read_text(encoding="utf-8"))
     rows = pd.read_csv(both / "results.csv").query("table == 'T9' and model == 'DSE' and column == 'Steps'")
-    assert str(made["steps"]) == f"2{rows['value'].item():.0f}"
+    assert made["steps"] == rows["value"].item()
