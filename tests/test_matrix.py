@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,16 +23,20 @@ from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference
 from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
+from dialnb.files import read_rows, table_at
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
+from dialnb.report.gather import gather, recorded_runs
+from dialnb.runs import start
 from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import matrix
+from dialnb.studies import dse, matrix, wmdc
 from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
-from dialnb.studies.matrix_guide import page, picks
+from dialnb.studies.matrix_guide import advice, difference, page, picks, recommended
 from dialnb.training import TrainingResult
 from dialnb.training.pretrain import new_transformer
+from tools.record import as_run, judge_again
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 
@@ -143,8 +150,8 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
             function, inputs = job_of({}, model, tiny(), 1)
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
-            whole = matrix.batch_of(matrix.method(run, method, talks, 1))
-            steps = steps_for(60_000, whole, found)
+            whole = matrix.method(run, method, talks, 1)
+            steps = steps_for(60_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
         assert cost(found)["Tokens (thousands)"] == pytest.approx(60, rel=0.2), method
 
 
@@ -188,10 +195,89 @@ def test_items_become_the_same_groups_for_every_method():
 def test_the_pick_is_the_best_and_whoever_is_not_told_from_it_is_as_good():
     rng = np.random.default_rng(1)
     noise = rng.normal(size=20)
-    index = pd.MultiIndex.from_product([["intents"], range(20)], names=["task", "seed"])
-    units = pd.DataFrame({"raw": noise, "good": noise + 5 + rng.normal(size=20), "also": noise + 5}, index=index)
+    index = pd.MultiIndex.from_product([["intents"], [1], range(20)], names=["task", "train_seed", "seed"])
+    units = pd.DataFrame({"raw": noise, "also": noise + 5 + rng.normal(size=20)}, index=index)
+    units["good"] = noise + 5 + rng.normal(size=20)
     row = picks(units).loc["intents"]
     assert {row["pick"], *row["equal"]} == {"good", "also"} and row["gain"].low > 4
+
+
+def finished(rows: pd.DataFrame, **facts) -> SimpleNamespace:
+    """A run with these scores, as the page of advice reads it."""
+    rows = rows.assign(**{"table": "T1", "column": rows["task"], "encoder": "tiny"} | {k: rows[k] for k in rows})
+    settings = {"corpus": "bundled", "tokens": 1000}
+    return SimpleNamespace(rows=lambda table: rows[rows["table"] == table], settings=settings, facts=facts)
+
+
+def trainings(gain: float, seeds: tuple[int, ...], spread: float = 0.2, **labels) -> pd.DataFrame:
+    """Scores of three methods on four tasks: `good` has a gain that differs between trainings, `bad` loses five."""
+    rng, rows = np.random.default_rng(2), []
+    for task in ("Intents", "Actions", "Retrieval", "Similarity"):
+        shared = rng.normal(50, 3, 10)
+        for seed in seeds:
+            moved = {"raw": 0, "good": gain + spread * (seed - 2), "bad": -5}
+            for model, by in moved.items():
+                own = pd.DataFrame({"seed": range(10), "value": shared + by + rng.normal(0, 0.1, 10)})
+                rows.append(own.assign(model=model, task=task, train_seed=seed, **labels))
+    return pd.concat(rows, ignore_index=True)
+
+
+IDLE = "do nothing"
+
+
+def test_gains_have_an_interval_over_trainings_where_several_are_pooled():
+    one, three = page(finished(trainings(4, (2,)))), page(finished(trainings(4, (1, 2, 3))))
+    assert "one training: no interval" in one and "[+" not in one and "trainings of each: 1" in one
+    assert "one training" not in three and "trainings of each: 3" in three
+    means = [3.8, 4.0, 4.2]
+    half = stats.t.ppf(0.975, 2) * np.std(means, ddof=1) / np.sqrt(3)
+    gain = difference(four_tasks := matrix.units(finished(trainings(4, (1, 2, 3)))).eval("good - raw"))
+    assert gain.trainings == 3 and gain.high - gain.estimate == pytest.approx(half, rel=0.1)
+    assert difference(four_tasks[four_tasks.index.get_level_values("train_seed") == 2]).trainings == 1
+
+
+@pytest.mark.parametrize(
+    ("gain", "spread", "said"), [(4, 0.2, "good"), (0.5, 2, "do nothing"), (-1, 0.2, "do nothing")]
+)
+def test_the_advice_is_to_do_nothing_where_no_gain_is_sure(gain, spread, said):
+    run = finished(trainings(gain, (1, 2, 3), spread), commands={"as it comes": {"good": "dialnb train it"}})
+    text = page(run)
+    assert f"must do everything: {said}" in text.splitlines()[2]
+    assert (f"| Intents | **{said}**" in text) and (said == "good") == ("dialnb train it" in text)
+    assert ("Do nothing for Intents" in text) == (said != "good")
+    assert recommended(run, "T1") == (["good"] if said == "good" else [])
+
+
+def test_each_start_has_its_own_part():
+    first = trainings(4, (1,), start="masked words", table="T1", encoder="tiny, masked words")
+    second = trainings(-1, (1,), start="as it comes", table="T6", encoder="tiny")
+    text = page(finished(pd.concat([first, second])))
+    raw, comes = text.split("### ")[1:]
+    assert raw.startswith("A raw language model: `tiny, masked words`") and "everything: good**" in raw
+    assert comes.startswith("The encoder as it comes: `tiny`") and "everything: do nothing.**" in comes
+
+
+def test_a_record_without_starts_is_of_the_one_that_it_had():
+    (group,) = [group for group in gather(recorded_runs()) if group.slug == "matrix"]
+    assert group.results["table"].isin(["T1"]).any() and "start" not in group.results
+    text = page(as_run(group))
+    assert text.count("### ") == 1 and "### The encoder as it comes: `mini`" in text
+    assert text == (group.record / "guide.md").read_text(encoding="utf-8")
+    judged = group.judged.to_dict()
+    assert {claim["verdict"] for claim in judged if claim["id"].endswith("-second")} == {"not run"}
+    assert any(claim["verdict"] == "holds" for claim in judged)
+
+
+def test_a_record_of_several_trainings_gets_their_advice_when_it_is_judged_again(tmp_path):
+    (kept,) = [folder for folder in recorded_runs() if folder.parts[-3] == "matrix"]
+    shutil.copytree(kept, tmp_path / "record")
+    table_at(tmp_path / "record").unlink()
+    rows = read_rows(kept)
+    pooled = [rows.assign(train_seed=seed, value=rows["value"] + 0.01 * seed) for seed in (1, 2, 3)]
+    pd.concat(pooled).to_csv(tmp_path / "record" / "results.csv", index=False)
+    judge_again(tmp_path / "record")
+    text = (tmp_path / "record" / "guide.md").read_text(encoding="utf-8")
+    assert "| +7.6 [+7" in text and "one training" not in text
 
 
 @pytest.mark.parametrize(("score", "said"), [(1, "too short for it"), (12, "must read every candidate")])
@@ -199,10 +285,8 @@ def test_a_cross_encoder_below_the_raw_encoder_is_said_to_be_untrained(score, sa
     noise = np.random.default_rng(1).normal(size=10)
     levels = {"raw": 8, "DSE": 13, "UMS": score}
     parts = [pd.DataFrame({"value": at + noise, "seed": range(10), "model": name}) for name, at in levels.items()]
-    rows = pd.concat(parts).assign(table="T1", task="Dialogue replies", column="Dialogue replies")
-    settings = SimpleNamespace(encoder="mini", corpus="bundled", tokens=1_000_000)
-    run = SimpleNamespace(results=rows, rows=lambda table: rows[rows["table"] == table], settings=settings)
-    (line,) = [line for line in page(run).splitlines() if "cross-encoder " in line]
+    run = finished(pd.concat(parts).assign(task="Dialogue replies", train_seed=1))
+    (line,) = [line for line in advice(run, picks(matrix.units(run))) if "cross-encoder" in line]
     assert "worse than the best sentence encoder, DSE" in line and said in line
 
 
@@ -212,6 +296,14 @@ def test_the_study_declares_the_methods_and_tasks_that_it_has():
     assert all(isinstance(note, str) for table in paper.tables.values() for note in table.notes)
     methods = [row.labels["model"] for row in paper.tables["T1"].rows]
     assert set(methods) == {"raw", *parameters["methods"].choices}
+    for number in range(1, 6):  # the second start has the same tables
+        one, two = (vars(paper.tables[f"T{each}"]) for each in (number, number + 5))
+        assert {k: v for k, v in one.items() if k not in ("id", "caption")}.items() <= two.items()
+    claims = {claim.id: claim for claim in load_claims("matrix")}
+    for name in [name for name in claims if not name.endswith("-second")]:
+        asked = claims[f"{name}-second"]
+        same = replace(claims[name], rows=claims[name].rows | {"table": "T6"})
+        assert same == replace(asked, id=name, statement=same.statement, where=same.where)
     assert set(paper.tables["T1"].columns) == set(parameters["tasks"].choices) == set(parameters["tasks"].default)
     sides = json.dumps([vars(claim) for claim in load_claims("matrix")])
     assert all(json.dumps(name) in sides for name in ("UMS", "TaDSE", "DialogueCSE", "WMDC", "DSE 123-1"))
@@ -231,24 +323,31 @@ def test_a_table_of_our_own_shows_no_column_of_a_paper():
 # --- through the runner -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """The run folder of `dialnb matrix` in its smallest size, from an encoder of one layer."""
-    here = tmp_path_factory.mktemp("matrix")
+def run_matrix(here: Path, profile: str, *chosen: str) -> Path:
+    """The run folder of `dialnb matrix`, from an encoder of one layer that knows nothing."""
     tiny().save(here / "tiny")
-    chosen = [
-        "tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval",
-        "methods=DSE,SimCSE-unsup,UMS",
-        "workers=1",
-    ]
-    options = [text for item in chosen for text in ("--set", item)] + ["--encoder", str(here / "tiny")]
-    command = [sys.executable, "-m", "dialnb", "matrix", "--profile", "smoke", "--out", str(here / "runs"), *options]
+    options = [text for item in (*chosen, "workers=1") for text in ("--set", item)] + ["--encoder", str(here / "tiny")]
+    command = [sys.executable, "-m", "dialnb", "matrix", "--profile", profile, "--out", str(here / "runs"), *options]
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(here / "cache")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
     ran = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "| task | pick | score | gain over raw | as good |" in ran.stdout
     return next((here / "runs").iterdir())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    chosen = ("tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval", "methods=DSE,SimCSE-unsup,UMS")
+    return run_matrix(tmp_path_factory.mktemp("matrix"), "smoke", *chosen)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> Path:
+    """A run of two starts and two budgets, with rates from which such an encoder learns."""
+    chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=true"]
+    chosen += ["dialogues=60", "batch_size=64", "tokens=400000", "limit=none", "queries=120", "retrieval_limit=none"]
+    return run_matrix(tmp_path_factory.mktemp("both"), "quick", *chosen)
 
 
 def test_every_cell_has_a_score_or_a_reason(folder):
@@ -289,3 +388,70 @@ def test_the_report_has_a_page_with_the_advice(folder, tmp_path):
     page = path.read_text(encoding="utf-8")
     assert 'id="guide"' in page and "What to pick for which task" in page and "<i>–</i>" not in page
     assert all(f'id="{table}"' in page for table in ("T1", "T2", "T3", "T4", "T5"))
+
+
+# --- two starts -------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_names_its_start_and_the_second_has_tables_of_its_own(both):
+    rows = pd.read_csv(both / "results.csv")
+    starts = {"T1": "masked words", "T3": "masked words", "T6": "as it comes", "T8": "as it comes"}
+    for table, said in (starts | {"X-datasets": "masked words", "X-datasets-2": "as it comes"}).items():
+        own = rows[rows["table"] == table]
+        assert set(own["start"]) == {said}
+        encoders = set(own.loc[~own["model"].isin(FLOORS), "encoder"])
+        assert encoders == {"tiny" if said == "as it comes" else "tiny, masked words"}
+    assert {path.stem for path in (both / "tables").glob("*.csv")} == {f"T{number}" for number in range(1, 12)}
+    wide = rows[rows["table"].isin(["T1", "T6", "T11"])].pivot_table("value", "model", ["task", "table"])
+    assert (wide["Similarity", "T1"] != wide["Similarity", "T6"])[["raw", "DSE", "WMDC"]].all()
+    assert wide["Similarity", "T11"].dropna().index.tolist() == ["DSE", "WMDC"]
+    gains = rows[rows["table"] == "T7"].pivot_table("value", "model", "task")
+    assert np.allclose(
+        gains.loc["DSE", "Similarity"], wide["Similarity", "T6"]["DSE"] - wide["Similarity", "T6"]["raw"]
+    )
+
+
+def test_a_language_model_and_own_budgets_are_stages_of_the_other_notebooks(both, tmp_path, monkeypatch):
+    here = both.parent.parent
+    monkeypatch.setenv("DIALNB_CACHE", str(here / "cache"))
+    few = {"dialogues": 60, "workers": 1}
+    for slug, name in (("dse", "DSE"), ("wmdc", "WMDC")):
+        run = start(slug, "quick", encoder=str(here / "tiny"), overrides=few, out=tmp_path / slug)
+        recipe = {"dse": dse, "wmdc": wmdc}[slug].model
+        run.train({name: recipe(name, run.settings, Dialogues(run.corpus(), run.settings.dialogues))})
+        assert [(stage.name, stage.cached) for stage in run.stages] == [(f"train {name}, seed 1", True)]
+    raw = few | {"raw_start": "masked words"}
+    run = start("dse", "quick", encoder=str(here / "tiny"), overrides=raw, out=tmp_path / "raw")
+    run.encoder()
+    assert [(stage.name, stage.cached) for stage in run.stages] == [("raw start: masked words", True)]
+
+
+def test_recommended_encoders_leave_the_run_with_their_scores(both):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    facts, rows = json.loads((both / "run.json").read_text(encoding="utf-8")), pd.read_csv(both / "results.csv")
+    advised = {}
+    for table, said in (("T1", "masked words"), ("T6", "as it comes")):
+        run = SimpleNamespace(rows=lambda table: rows[rows["table"] == table])
+        for name in recommended(run, table):
+            advised[f"{name}-{said.replace(' ', '-')}"] = facts["commands"][said][name]
+    assert advised and advised.keys() == {path.name for path in (both / "encoders").iterdir()}
+    guide = (both / "guide.md").read_text(encoding="utf-8")
+    for name, command in advised.items():
+        card = (both / "encoders" / name / "README.md").read_text(encoding="utf-8")
+        assert command in card and command in guide and "| Similarity |" in card and "model-index" in card
+        assert command.endswith("-o my-encoder") and shlex.split(command)[:2] == ["dialnb", "train"]
+        model = sentence_transformers.SentenceTransformer(str(both / "encoders" / name), device="cpu")
+        assert model.encode(["a table for two"]).shape == (1, 32)
+
+
+def test_the_command_trains_as_the_run_did(both, tmp_path):
+    commands = json.loads((both / "run.json").read_text(encoding="utf-8"))["commands"]["as it comes"]
+    words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv"))
+    words[words.index("--encoder") + 1] = str(both.parent.parent / "tiny")
+    said = [f"{number},I want {word} please now" for number in (1, 2) for word in "abcdefgh"]
+    (tmp_path / "shop.csv").write_text("\n".join(["dialogue,text", *said, ""]), encoding="utf-8")
+    ran = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    made = json.loads((tmp_path / "my-encoder" / "training.json").read_text(encoding="utf-8"))
+    rows = pd.read_csv(both / "results.csv").query("table == 'T9' and model == 'DSE' and column == 'Steps'")
+    assert made["steps"] == rows["value"].item()

@@ -18,21 +18,22 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 
 from dialnb.errors import DataError
 from dialnb.files import ITEMS, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
-from dialnb.report.gather import gather, recorded_runs, rows_of
+from dialnb.report.gather import Group, gather, recorded_runs, rows_of
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
 
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
-LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex")
-"""What can be made again from what is kept or by the run; figures are kept as data."""
+LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex", "encoders")
+"""What can be made again from what is kept or by the run; figures are kept as data, encoders by their commands."""
 STAGES = 4
 """Lines about stages that a cell of a recorded notebook shows."""
 PACKED = 30_000
@@ -131,9 +132,10 @@ def _finished(folder: Path) -> dict:
 
 
 def judge_again(folder: Path) -> None:
-    """Judge a record anew and write its claims and the paper's tables as today's code does; the measurements stay."""
+    """Judge a record anew and write its claims, the paper's tables and the page of advice, where it has one, as today's
+    code does; the measurements stay."""
     from dialnb.claims.papers import compare_table, load_paper
-    from dialnb.report.gather import gather
+    from dialnb.studies.matrix_guide import FILE, page
 
     group = next(group for group in gather([folder]) if group.runs)
     write_json(folder / "claims.json", group.judge().to_dict())
@@ -141,7 +143,15 @@ def judge_again(folder: Path) -> None:
         if (stem := folder / "tables" / name).with_suffix(".csv").is_file():
             write_table(compare_table(group.slug, name, group.results, group.not_run), stem)
             stem.with_suffix(".tex").unlink(missing_ok=True)
+    if (folder / FILE).is_file():
+        (folder / FILE).write_text(page(as_run(group)), encoding="utf-8")
     write_crate(folder)
+
+
+def as_run(group: Group) -> SimpleNamespace:
+    """A record as the page of advice reads a run: the rows of all trainings, the settings and facts of the first."""
+    (kept,), rows = group.runs, group.results
+    return SimpleNamespace(rows=lambda table: rows[rows["table"] == table], settings=kept["parameters"], facts=kept)
 
 
 def _pack(path: Path, content: bytes) -> None:

@@ -64,7 +64,7 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
         case "DialogueCSE":
             s = run.elsewhere("dialoguecse")
             spoken = dialoguecse.Corpus("", Sessions(dialogues.corpora, 0, dialogues.limit), None)
-            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="", labels={})
+            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="")
         case "UMS":
             s = run.elsewhere("ums")
             made = ums.model(dict(s) | {"dev_groups": 0}, dialogues, ums.TASKS)
@@ -89,11 +89,6 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
 def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
     """The steps of a batch that a budget of tokens buys, where an example has as many as in the pilot; at least one."""
     return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
-
-
-def batch_of(model: Model) -> int:
-    """The examples of a step of a method."""
-    return model.settings.get("batch_size") or model.printed.batch_size
 
 
 def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]:
@@ -125,30 +120,20 @@ def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
         groups = item_groups(part["group" if "group" in part else "item"].tolist(), GROUPS)
-        common = {"task": "", "dataset": dataset, "protocol": "paper", "n": len(part)}
+        labels = {"task": "", "dataset": dataset, "protocol": "paper", "n": len(part)}
         for group, value in part["value"].groupby(groups).mean().items():
-            rows += tidy_rows({metric: scale * value}, seed=int(group), **common)
+            rows += tidy_rows({metric: scale * value}, seed=int(group), **labels)
     return tidy_frame(rows)
 
 
-def blocks_in_groups(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    questions: int | None,
-) -> pd.DataFrame:
+def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
-def replies_in_groups(
-    encoder: Any,
-    records: Dataset,
-    dataset: str,
-    groups: int | None,
-) -> pd.DataFrame:
+def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
@@ -180,12 +165,7 @@ def retrieval_in_groups(
     return each_group(score, kept, item_groups([query.id for query in kept], GROUPS))
 
 
-def similarity_in_groups(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    limit: int | None,
-) -> pd.DataFrame:
+def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
@@ -200,13 +180,13 @@ def similarity_in_groups(
 
 
 def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:
-    """Scores [method, task] of the methods that answer every task, in the order of T1; floors have no rank."""
+    """Scores [method, task] of the methods that answer every task, in the order of the table; floors have no rank."""
     return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
-def units(run) -> pd.DataFrame:
-    """Scores of T1 as [(task, unit), method]."""
-    return _methods(run, "T1").pivot_table("value", ["task", "seed"], "model", sort=False)
+def units(run, table: str = "T1") -> pd.DataFrame:
+    """Scores of a table as [(task, training, unit), method]."""
+    return _methods(run, table).pivot_table("value", ["task", "train_seed", "seed"], "model", sort=False)
 
 
 def _methods(run, table: str) -> pd.DataFrame:
