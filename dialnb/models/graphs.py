@@ -81,7 +81,15 @@ class Graphs:
         learning = torch.is_grad_enabled()
         place = next(number for number in count() if number not in self.taken) if learning else -1
         longest = -(-batch.max_length // 16)
-        key = (place, first_only, self.encoder.training, len(full.ids), len(full.starts), batch.types is None, longest)
+        key = (
+            place,
+            first_only,
+            self.encoder.training,
+            len(full.ids),
+            len(full.starts),
+            batch.types is None,
+            longest,
+        )
         self.seen[key] += 1
         if self.seen[key] == 1 or (learning and not self._with_gradient()):  # kernels are chosen, gradients laid out
             return self.encoder.eager_states(full, first_only)[:real]

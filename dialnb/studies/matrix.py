@@ -126,14 +126,24 @@ def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
     return tidy_frame(rows)
 
 
-def blocks_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None) -> pd.DataFrame:
+def blocks_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    questions: int | None,
+) -> pd.DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
-def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: int | None) -> pd.DataFrame:
+def replies_in_groups(
+    encoder: Any,
+    records: Dataset,
+    dataset: str,
+    groups: int | None,
+) -> pd.DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
@@ -165,7 +175,12 @@ def retrieval_in_groups(
     return each_group(score, kept, item_groups([query.id for query in kept], GROUPS))
 
 
-def similarity_in_groups(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None) -> pd.DataFrame:
+def similarity_in_groups(
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    limit: int | None,
+) -> pd.DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 

@@ -154,18 +154,6 @@ def top_share(curve: pd.DataFrame) -> float:
     return float(curve["share"].iloc[nearest])
 
 
-def size_rows(sizes: pd.DataFrame, table: str, part: str) -> list[dict[str, Any]]:
-    """The rows of T6 or T7 from the counted ``sizes`` of corpora; ``part`` is what there is of each, where it is not
-    all that can be had."""
-    names, rows = NAMED["corpora" if table == "T6" else "scaling"], []
-    for label, size in sizes[sizes.index.isin(names)].iterrows():
-        unit = "exchanges" if table == "T6" and label in NAMED["exchanges"] else "utterances"
-        domains = size["domains"] if table == "T6" else 0
-        instead = part or NAMED["partial"].get(label, "")
-        rows += size_cells(names[label], size["dialogues"], size[unit], instead, domains)
-    return rows
-
-
 def size_cells(
     model: str,
     dialogues: int,
