@@ -39,9 +39,9 @@ from dialnb.training.pretrain import SHAPES
 SHAPES["tiny"] = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
 FOLDER = Path(__file__).resolve().parent.parent
 RECORDED = FOLDER / "figures" / "engine" / "bench-gpu.json"
-BATCHES = (16, 64, 256, 1024, 2048)
-CORPORA = (500_000, 2_500_000, 10_000_000, 20_000_000)
-TEXTS = (20_000, 40_000, 80_000)
+BATCHES = (16, 64, 256, 1024)
+CORPORA = (2_500_000, 10_000_000, 20_000_000)
+TEXTS = (20_000, 80_000)
 PROCESSES = (1, 2, 4)
 BLOCK = 500_000  # generated pairs written at a time
 TEXT_BLOCK = 5_000  # pairs of texts tokenised at a time
