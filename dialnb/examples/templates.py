@@ -236,18 +236,14 @@ def augmented_dropout_examples(
     authors' files do: then utterances with many slots crowd out all others (1 % of them give 80 % of CLINC150's).
     """
     check_known("sampling", sampling, SAMPLINGS)
-    tokens = _tokenise(encoder, augmentations, max_length, cache)
-    counts = np.concatenate([part.counts for part in augmentations])
-    if sampling == "fillings":
-        counts = np.ones(len(tokens), np.int64)
-    return FilledExamples(tokens, offsets_of(counts)[:-1], counts)
-
-
-def _tokenise(encoder, augmentations: Sequence[Augmentation], max_length: int, cache) -> Tokens:
     if not augmentations or not all(isinstance(a, Augmentation) for a in augmentations):
         kinds = sorted({type(a).__name__ for a in augmentations}) or ["nothing"]
         raise DataError(
             f"TaDSE trains on augmented datasets, but was given {', '.join(kinds)}: "
             "make them with dialnb.examples.templates.augment(dataset, utterances)"
         )
-    return Tokens.concatenate([tokenise_once(encoder, a, max_length, cache) for a in augmentations])
+    tokens = Tokens.concatenate([tokenise_once(encoder, a, max_length, cache) for a in augmentations])
+    counts = np.concatenate([part.counts for part in augmentations])
+    if sampling == "fillings":
+        counts = np.ones(len(tokens), np.int64)
+    return FilledExamples(tokens, offsets_of(counts)[:-1], counts)

@@ -84,8 +84,7 @@ class _Run:
     def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
         self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
         self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
-        self.encoder = encoder.to(self.accelerator.device)
-        self.objective = objective.to(self.accelerator.device)
+        self.encoder, self.objective = self.both = nn.ModuleList([encoder, objective]).to(self.accelerator.device)
         self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
         self.folder = Path(folder) if folder is not None else None
         self.show_progress = show_progress and self.accelerator.is_main_process
@@ -96,11 +95,10 @@ class _Run:
         self.interval = settings.evaluate_every or self.plan.steps_per_epoch
         self.before = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
         if settings.precision == "float64":
-            self.encoder.double(), self.objective.double()
+            self.both.double()
         self.trainable = [p for p in encoder.parameters() if p.requires_grad]
         freeze_bottom_layers(encoder.transformer, settings.freeze)
-        both = dict.fromkeys([*encoder.parameters(), *objective.parameters()])
-        self.parameters = [p for p in both if p.requires_grad]
+        self.parameters = [p for p in self.both.parameters() if p.requires_grad]
         self.optimiser = make_optimiser(encoder, objective, settings)
         alone = self.world == 1 and settings.chunk is None  # a gradient cache reads each chunk twice
         self.graphs = Graphs(encoder) if alone and can_replay(encoder) else None
@@ -145,10 +143,10 @@ class _Run:
             (in_batch + self._sum(terms)).backward()
         else:
             in_batch, terms = self._cached_backward(step, chunks, totals, sizes)
+        terms = {name: value.detach() for name, value in terms.items()}
         if self.world > 1:
             self._sum_gradients()
-            terms = {name: self.accelerator.reduce(value.detach(), "sum") for name, value in terms.items()}
-        terms = {name: value.detach() for name, value in terms.items()}
+            terms = {name: self.accelerator.reduce(value, "sum") for name, value in terms.items()}
         return in_batch.detach() + self._sum(terms), terms
 
     @property
@@ -207,7 +205,7 @@ class _Run:
         gathered = {}
         for key, own in vectors.items():
             own = own[: sizes[self.rank]]
-            padded = own.detach().new_zeros((max(sizes), *own.shape[1:]))
+            padded = own.new_zeros((max(sizes), *own.shape[1:]))
             padded[: len(own)] = own.detach()
             everyone = self.accelerator.gather(padded).split(max(sizes))
             rows = [own if r == self.rank else part[: sizes[r]] for r, part in enumerate(everyone)]
@@ -269,8 +267,8 @@ class _Run:
         # and a bad loss never reaches the weights.
         self._record(bar, later=1 if self.encoder.device.type == "cuda" else 0)
         self.update(step)
-        self.examples_seen += sum(chunk.size for chunk in chunks) * self.world
         for chunk in chunks:
+            self.examples_seen += chunk.size * self.world
             self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values()) * self.world
         done = step + 1
         last, look = done == self.total, done % self.interval == 0
@@ -288,7 +286,7 @@ class _Run:
             raise KeyboardInterrupt
 
     def _enter_training(self) -> None:
-        self.encoder.train(), self.objective.train()
+        self.both.train()
         self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
         self.encoder.attention_dropout = self.settings.attention_dropout
         self.encoder.compiled, self.encoder.graphs = self.settings.compiled, self.graphs
@@ -354,9 +352,7 @@ class _Run:
         if self.encoder.device.type != "cuda":
             return 0
         torch.cuda.reset_peak_memory_stats(self.encoder.device)
-        parts = [*self.encoder.parameters(), *self.objective.parameters()]
-        parts += [*self.encoder.buffers(), *self.objective.buffers()]
-        ours = sum(part.nbytes for part in dict.fromkeys(parts))
+        ours = sum(part.nbytes for part in (*self.both.parameters(), *self.both.buffers()))
         return torch.cuda.memory_allocated(self.encoder.device) - ours
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
@@ -376,7 +372,7 @@ class _Run:
     def _save(self, step: int) -> None:
         if self.folder is None:
             return
-        if not all(bool(p.isfinite().all()) for p in self.parameters):
+        if not all(p.isfinite().all() for p in self.parameters):
             raise TrainingError(
                 f"{self.name}: the weights became NaN or infinite in step {step} although its loss did not, so they "
                 f"were not saved; the checkpoint before it in {self.folder} is whole. Lower the learning rate, or clip."

@@ -9,6 +9,25 @@ import numpy as np
 
 from dialnb.errors import TrainingError
 
+STORED = 1 << 21  # rows; the order of more would be most of what a process holds, so it is computed
+
+
+def computed_order(places: range, size: int, tables: np.ndarray) -> np.ndarray:
+    """The rows at some ``places`` of a random order of ``size`` rows, of which nothing else is computed or stored.
+
+    A Feistel network, one round for each of the random ``tables``, permutes the numbers below the square of their
+    length; a number that lands beyond the last row goes through it again until it does not.
+    """
+    rows, side = np.array(places), tables.shape[1]
+    beyond = rows < size
+    while beyond.any():
+        left, right = np.divmod(rows[beyond], side)
+        for table in tables:
+            left, right = right, left ^ table[right]
+        rows[beyond] = left * side + right
+        beyond = rows >= size
+    return rows
+
 
 class BatchPlan:
     """Shuffled batches, epoch after epoch.
@@ -25,32 +44,33 @@ class BatchPlan:
         groups: Sequence[np.ndarray] | None = None,
         drop_last: bool = False,
     ) -> None:
-        self.groups = [np.arange(size)] if groups is None else [np.asarray(g) for g in groups]
-        self.batch_size, self.seed, self.drop_last = batch_size, seed, drop_last
-        counts = [self._batches(len(group)) for group in self.groups]
-        self.order = [g for turn in range(max(counts, default=0)) for g, count in enumerate(counts) if turn < count]
-        if not self.order:
+        self.groups = [range(size)] if groups is None else groups
+        self.size, self.batch_size, self.seed = size, batch_size, seed
+        self.computed = groups is None and size > STORED
+        rest = 0 if drop_last else max(0, batch_size - 2)  # what a last batch may lack
+        counts = [(len(group) + rest) // batch_size for group in self.groups]
+        self.order = np.argwhere(np.arange(max(counts, default=0))[:, None] < counts)  # turn and group of every step
+        if not len(self.order):
             raise TrainingError(
                 f"there is nothing to train on: {size} examples make no batch of {batch_size}"
                 f"{' (incomplete ones are dropped)' if drop_last else ''}; a batch needs at least 2 examples"
             )
         self._shuffled = lru_cache(maxsize=2)(self._shuffle)
 
-    def _batches(self, size: int) -> int:
-        full, rest = divmod(size, self.batch_size)
-        return full + (rest > 1 and not self.drop_last)
-
     @property
     def steps_per_epoch(self) -> int:
         return len(self.order)
 
-    def _shuffle(self, epoch: int) -> list[np.ndarray]:
+    def _shuffle(self, epoch: int) -> Sequence[np.ndarray]:
         rng = np.random.default_rng([self.seed, 24, epoch])
+        if self.computed:
+            side = 1 << -(-self.size.bit_length() // 2)
+            return rng.integers(side, size=(4, side))
         return [rng.permutation(group) for group in self.groups]
 
     def rows(self, step: int) -> np.ndarray:
         """The rows of the whole (all processes') batch of 0-based ``step``."""
         epoch, place = divmod(step, len(self.order))
-        group = self.order[place]
-        turn = self.order[:place].count(group) if len(self.groups) > 1 else place
-        return self._shuffled(epoch)[group][turn * self.batch_size : (turn + 1) * self.batch_size]
+        turn, group = self.order[place]
+        drawn, part = self._shuffled(epoch), slice(turn * self.batch_size, (turn + 1) * self.batch_size)
+        return computed_order(range(self.size)[part], self.size, drawn) if self.computed else drawn[group][part]
