@@ -348,8 +348,9 @@ def draw(content: dict, path: Path) -> None:
     memory.set(title="Memory of a training", xlabel="million pairs in the corpus", ylabel="MB")
     rates = {r["processes"]: r["pairs_per_s"] for r in rows["processes"]}
     shared.plot(list(rates), list(rates.values()), color=style.BLUE, marker="s", label="measured")
-    shared.plot(list(rates), [rates[1] * n for n in rates], color=style.SOFT, linestyle=style.DASHES[1], label="ideal")
     cores = content["provenance"]["hardware"]["cores"]
+    ideal = [rates[1] * min(n, cores) for n in rates]
+    shared.plot(list(rates), ideal, color=style.SOFT, linestyle=style.DASHES[1], label="ideal on these cores")
     shared.set(title=f"256 pairs shared, {cores} cores", xlabel="processes", ylabel="pairs per second", ylim=(0, None))
     shared.set_xticks(list(rates))
     sizes = np.unique(np.geomspace(16, 16384, 60).astype(int))
@@ -361,8 +362,9 @@ def draw(content: dict, path: Path) -> None:
         share.semilogx(sizes, costs, color=colour, linestyle=dash, label=label)
     share.axhline(100 * SHARE, color=style.SOFT, linewidth=0.8)
     share.set(title="Gathered negatives, modelled", xlabel="pairs per GPU", ylabel="% of a step", ylim=(0, 100))
-    for axes in (step, memory, shared, share):
-        axes.legend(title="GPUs" if axes is share else None)
+    for axes in (step, memory, shared):
+        axes.legend()
+    share.legend(title="GPUs", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)
     style.save(figure, path.with_suffix(""), ("png",))
 
 
