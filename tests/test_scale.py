@@ -84,7 +84,8 @@ def test_the_memory_of_a_training_does_not_grow_with_the_pairs_on_disk(tmp_path)
     few, many = (scale.worker("corpus", tmp_path / str(size), "mapped") for size in (FEW, MANY))
     loaded = scale.worker("corpus", tmp_path / str(MANY), "whole")
     assert (few["pairs"], many["pairs"]) == (FEW, MANY)
-    assert (many["grown_mb"] - few["grown_mb"]) * 1e6 / (MANY - FEW) < 1.5, "bytes for every further pair"
+    # The same run differs by up to 17 MB, 3.4 bytes for each of these pairs; a stored order takes 8 at the very least.
+    assert (many["grown_mb"] - few["grown_mb"]) * 1e6 / (MANY - FEW) < 6, "bytes for every further pair"
     assert loaded["grown_mb"] - many["grown_mb"] > 40 * MANY / 1e6, "what is loaded is seen by the same measurement"
 
 
