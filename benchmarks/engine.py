@@ -21,9 +21,13 @@ from benchmarks import peers
 from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import Encoder
 from dialnb.tokens import Tokens
-from dialnb.training import Batch, Objective, TrainingSettings, train
+from dialnb.training import Batch, Objective, TrainingSettings, pretrain, train
 from dialnb.training.objectives import PairObjective
-from dialnb.training.pretrain import SHAPES
+
+SHAPES = pretrain.SHAPES | {
+    "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+    "tiny": {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512},
+}
 
 
 def random_encoder(shape: str, tokenizer, device: torch.device, vocabulary: int = 30522) -> Encoder:

@@ -34,9 +34,7 @@ from dialnb.runs.provenance import provenance
 from dialnb.tokens import Tokens, offsets_of
 from dialnb.training import TrainingSettings, train
 from dialnb.training.objectives import PairObjective
-from dialnb.training.pretrain import SHAPES
 
-SHAPES["tiny"] = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
 FOLDER = Path(__file__).resolve().parent.parent
 RECORDED = FOLDER / "figures" / "engine" / "bench-gpu.json"
 BATCHES = (16, 64, 256, 1024)

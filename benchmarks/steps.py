@@ -27,9 +27,7 @@ from dialnb.models.encoder import load_encoder
 from dialnb.runs.provenance import provenance
 from dialnb.training import TrainingSettings, loop, train
 from dialnb.training.objectives import PairObjective
-from dialnb.training.pretrain import SHAPES
 
-SHAPES["minilm"] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 TEXTS = {"fine-tuned intents": (INTENTS, 385, 5, 30), "fine-tuned actions": (ACTIONS, 400, 20, 32)}
 TEXTS |= {"fine-tuned responses": (RESPONSES, 500, 20, 128)}
 
