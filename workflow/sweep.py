@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dialnb.errors import BadParameter, UnknownName
+from dialnb.files import project_root
 from dialnb.runs.engine import Request
-from dialnb.runs.profiles import SEED, Profiles, load_profiles, project, show
+from dialnb.runs.profiles import SEED, Profiles, load_profiles, show
 
 AXES = ("papers", "profiles", "seeds", "encoders")
 KEYS = (*AXES, "set", "out", "notebooks", "resources")
@@ -31,7 +32,7 @@ class Sweep:
         """The shell command of one run."""
         request = self.runs[name]
         command = [sys.executable, "-m", "dialnb", "run", request.slug, "--profile", request.profile]
-        command += ["--seed", str(request.seed), "--out", str(request.out.absolute()), "--project", str(project())]
+        command += ["--seed", str(request.seed), "--out", str(request.out.absolute()), "--project", str(project_root())]
         if self.notebooks:
             command += ["--notebooks", str(self.notebooks)]
         if request.encoder:
