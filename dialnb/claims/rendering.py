@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader
 from pandas import DataFrame
 
 from dialnb.claims.papers import Cell, Table
-
-if TYPE_CHECKING:
-    pass
 
 OWN = "own"
 """The kind of tables of which nothing was printed."""

@@ -90,10 +90,8 @@ class Graphs:
             batch.types is None,
             longest,
         )
-        self.seen[key] += 1
-        if self.seen[key] == 1 or (learning and not self._with_gradient()):  # kernels are chosen, gradients laid out
-            return self.encoder.eager_states(full, first_only)[:real]
-        if key not in self.recorded and self.able:
+        self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
+        if self.able and key not in self.recorded and self.seen[key] > 1 and (self._with_gradient() or not learning):
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
             try:
                 self.recorded[key] = self._record(full, first_only, learning, pool)

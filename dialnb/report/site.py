@@ -111,15 +111,14 @@ def _paper(group: Group, folder: Path) -> Values:
         "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
         "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
         "deviations": _deviations(group.slug),
-        "seeds": sorted({seed for run in group.runs for seed in _training_seeds(run)}),
+        "seeds": sorted({seed for run in group.runs for seed in _training_seeds(run)} - {None}),
     }
 
 
-def _training_seeds(run: Values) -> list[int]:
+def _training_seeds(run: Values) -> list[int | None]:
     """With which seeds the models of a run, and of those that joined its record, were trained."""
     given = run["parameters"]
-    own = given.get("train_seeds") or [given[name] for name in ("seed",) if given.get(name) is not None]
-    return own + [other["seed"] for other in run.get("pooled", ())]
+    return (given.get("train_seeds") or [given.get("seed")]) + [other["seed"] for other in run.get("pooled", ())]
 
 
 def _table(compared: Comparison, files: Path) -> Values:

@@ -10,7 +10,6 @@ none to show, and test units alone decide.
 from __future__ import annotations
 
 from math import isnan
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +17,10 @@ import pandas as pd
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.claims.rendering import render
 from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval
+from dialnb.files import Values
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix
 from dialnb.studies.matrix import RAW, UMS
-
-Values = dict[str, Any]
 
 FILE = "guide.md"
 """Where a run keeps the page, and where the report looks for it."""
