@@ -1,6 +1,6 @@
 """A real JupyterLab in a real browser for tests: its server, its menus, and what a notebook shows in it.
 
-The pictures of every notebook are kept in `test-artifacts/jupyterlab`.
+Where DIALNB_PICTURES is set, pictures of every notebook are kept in `test-artifacts/jupyterlab`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import shared
 from browser import PATIENCE, Browser, find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,9 +78,8 @@ def replace_word(browser: Browser, word: str, other: str) -> None:
     browser.wait(f"document.querySelector('.jp-CodeCell').textContent.includes({json.dumps(other)})")
 
 
-def photograph(browser: Browser, name: str) -> None:
-    """Scroll through a notebook, a long page at a time, and keep a picture of each."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
+def page_through(browser: Browser, name: str) -> None:
+    """Scroll through a notebook, a long page at a time, so that all of it is laid out; keep pictures if asked to."""
     for old in PICTURES.glob(f"{name}-[0-9]*.png"):
         old.unlink()
     browser.resize(WIDTH, PAGE)
@@ -88,7 +88,9 @@ def photograph(browser: Browser, name: str) -> None:
         browser.run(f"{panel}.scrollTop = {page} * {panel}.clientHeight")
         browser.wait(DRAWN)
         end, page = browser.run(f"{CELLS}.at(-1).getBoundingClientRect().bottom < innerHeight"), page + 1
-        browser.screenshot(PICTURES / f"{name}-{page}.png")
+        if "DIALNB_PICTURES" in os.environ:
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            browser.screenshot(PICTURES / f"{name}-{page}.png")
     browser.resize(WIDTH, HEIGHT)
 
 
@@ -109,26 +111,34 @@ def change_cell(browser: Browser, code: str, change: Callable[[str], str]) -> No
 
 
 class Lab(NamedTuple):
-    """A running JupyterLab: its address with the token, and the folder it works in."""
+    """A running JupyterLab: its address with the token, the folder it works in, and that of a small encoder."""
 
     address: str
     token: str
     project: Path
+    encoder: Path
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
-    """JupyterLab on a free port with settings of its own, in a copy of the project that has no network."""
+    """JupyterLab on a free port with settings of its own, in a copy of the project that has no network and whose smoke
+    profiles start from a small encoder."""
     if find_spec("jupyterlab") is None:
         pytest.skip("jupyterlab is not installed: pip install -c constraints.txt jupyterlab")
     home, token = tmp_path_factory.mktemp("jupyter"), os.urandom(16).hex()
     project = home / "project"
-    shutil.copytree(ROOT / "papers", project / "papers", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(ROOT / "papers", project / "papers", ignore=shutil.ignore_patterns("results", "trial"))
     shutil.copytree(ROOT / "notebooks", project / "notebooks")
+    encoder = shared.small_encoder(tmp_path_factory)
+    for path in project.glob("papers/*/profiles.yaml"):
+        path.write_text(
+            path.read_text("utf-8").replace("\n  smoke:\n", f"\n  smoke:\n    encoder: {encoder}\n", 1), "utf-8"
+        )
     folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
                "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR")  # fmt: skip
     settings = {name: str(home / name.lower()) for name in folders} | {"JUPYTER_TOKEN": token, "OMP_NUM_THREADS": "1"}
-    settings |= {"DIALNB_PROJECT": str(project), "DIALNB_CACHE": str(home / "cache"), "DIALNB_OFFLINE": "1"}
+    settings |= {"DIALNB_PROJECT": str(project), "DIALNB_OFFLINE": "1"}
+    settings["DIALNB_CACHE"] = str(shared.smoke_cache(tmp_path_factory))
     news = home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     news.parent.mkdir(parents=True)
     news.write_text('{"fetchNews": "false", "checkForUpdates": false}')
@@ -147,7 +157,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         time.sleep(0.1)
     assert card.is_file(), (home / "jupyterlab.log").read_text()[-3000:]
     time.sleep(0.2)
-    yield Lab(json.loads(card.read_text())["url"], token, project)
+    yield Lab(json.loads(card.read_text())["url"], token, project, encoder)
     server.terminate()
     server.wait(60)
 
@@ -176,10 +186,10 @@ def run_all(browser: Browser) -> None:
 
 
 def look_through(browser: Browser, name: str, folder: Path) -> dict:
-    """Photograph a notebook until all figures of its run are laid out: cells are, once they come into view."""
+    """Go through a notebook until all figures of its run are laid out: cells are, once they come into view."""
     pictures = len(list((folder / "figures").glob("*.png")))
     for _ in range(6):
-        photograph(browser, name)
+        page_through(browser, name)
         enough = time.monotonic() + 5
         while (shown := browser.run(SHOWN))["pictures"] != pictures and time.monotonic() < enough:
             time.sleep(0.2)

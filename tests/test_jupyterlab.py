@@ -26,7 +26,7 @@ from jupyterlab_in_browser import (
     look_through,
     menu,
     open_notebook,
-    photograph,
+    page_through,
     replace_word,
     run_all,
 )
@@ -68,8 +68,9 @@ def look_around(browser: Browser) -> None:
 def test_the_tour_runs_in_jupyterlab_and_answers(browser, lab):
     open_notebook(browser, lab, "notebooks/00_tour.ipynb")
     replace_word(browser, "quick", "smoke")
+    replace_word(browser, "mini", str(lab.encoder))
     run_all(browser)
-    photograph(browser, "00_tour")
+    page_through(browser, "00_tour")
     shown = browser.run(SHOWN)
     look_around(browser)
     menu(browser, "Kernel", "Shut Down Kernel")
@@ -104,13 +105,13 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     shown = look_through(browser, "dse-run", folder)
     assert_all_is_well(browser, shown)
     assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
-    assert "stage train" in shown["progress"] and "done in" in shown["progress"]
+    assert "stage train" in shown["progress"]
 
-    loss_of = "cell => cell.querySelector('.jp-Cell-outputWrapper').innerText"
-    before = browser.run(f"({loss_of})({cell_with('temperature = 0.05')})")
+    output_of = "cell => cell.querySelector('.jp-Cell-outputWrapper').innerText"
+    before = browser.run(f"({output_of})({cell_with('temperature = 0.05')})")
     change_cell(browser, "temperature = 0.05", lambda code: code.replace("0.05", "0.2"))
     browser.wait(f"!!{cell_with('temperature = 0.2')}")  # JupyterLab may be laying out its cells anew
-    after = browser.run(f"({loss_of})({cell_with('temperature = 0.2')})")
+    after = browser.run(f"({output_of})({cell_with('temperature = 0.2')})")
     assert after and after != before, "the loss is another one at another temperature"
     cosines = browser.run(f"[...{cell_with('temperature = 0.2')}.querySelectorAll('tbody tr')].map({COSINE})")
     assert len(cosines) == 6 and all(-1 <= cosine <= 1 for cosine in cosines)
@@ -118,9 +119,11 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     change_cell(
         browser, "trained = run.train(models, ahead=asked, beside=longer | others | points)", lambda code: OWN_MODEL
     )
+    said = browser.run(f"({output_of})({cell_with('def pull')})")
+    assert "stage train pull" in said and "done in" in said
     change_cell(browser, "trained = dse.better_pooling(trained, pooled)", lambda code: OWN_TASK)
     tables = browser.run(f"[...{cell_with('spread_of')}.querySelectorAll('table')].map(table => table.innerText)")
-    photograph(browser, "dse-changed")
+    page_through(browser, "dse-changed")
     menu(browser, "Kernel", "Shut Down Kernel")
     assert len(tables) == 2 and all("pull" in table and "DSE" in table for table in tables)
     assert browser.run(SHOWN)["errors"] == []

@@ -7,26 +7,19 @@ shows what came out.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import jupyterlab_in_browser
 import pandas as pd
 import pytest
-from browser import PATIENCE
+import shared
 from jupyterlab_in_browser import assert_all_is_well, look_through, menu, open_notebook
 
 from dialnb.claims.papers import load_paper
-from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.training.pretrain import new_transformer
 
 browser, lab = jupyterlab_in_browser.browser, jupyterlab_in_browser.lab  # fixtures
-
-SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 class Expected(NamedTuple):
@@ -56,22 +49,11 @@ PAPERS = {
 @pytest.fixture(scope="module", params=PAPERS)
 def done(request, tmp_path_factory) -> tuple[str, Path]:
     """A paper, and the run folder of `dialnb run SLUG --profile smoke`."""
-    slug = request.param
-    folder = tmp_path_factory.mktemp(slug)
-    pieces = load_encoder("mini", device="cpu").tokenizer
-    Encoder(new_transformer("bert", SHAPE, len(pieces)), pieces, name="tiny").save(folder / "tiny")
-    command = [sys.executable, "-m", "dialnb", "run", slug, "--profile", "smoke", "--out", str(folder / "runs")]
-    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(folder / "cache")}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
-    ran = subprocess.run(
-        [*command, "--encoder", str(folder / "tiny")],
-        env=kept | settings,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    return slug, next((folder / "runs").iterdir())
+    slug, out = request.param, tmp_path_factory.mktemp(request.param) / "runs"
+    command = ["run", slug, "--profile", "smoke", "--out", out, "--encoder", shared.small_encoder(tmp_path_factory)]
+    code, said = shared.dialnb(*command, DIALNB_CACHE=shared.smoke_cache(tmp_path_factory))
+    assert code == 0, said[-6000:]
+    return slug, next(out.iterdir())
 
 
 def test_what_the_whole_training_would_take_is_projected_from_the_steps_that_ran(done):

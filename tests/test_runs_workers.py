@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pandas as pd
+import processes
 import pytest
 import side_by_side
 import tiny
@@ -24,13 +25,16 @@ def cache(tmp_path):
 
 
 @pytest.fixture
-def workers(cache):
+def workers(cache, monkeypatch):
+    """Processes that begin with everything imported."""
+    monkeypatch.setattr("dialnb.runs.workers.get_context", lambda _: processes.context())
     pool = Workers(2, cache)
     yield pool
     pool.close()
 
 
-def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, workers, tmp_path):
+def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, tmp_path):
+    workers = Workers(2, cache)
     encoder, records = tiny.encoder(), load("bundled/SNIPS", "dse")[3:40:2]
     jobs = {
         f"part {n}": (side_by_side.where_and_what, {"encoder": encoder, "records": records, "number": n})
@@ -47,6 +51,7 @@ def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, worke
     for name, job in jobs.items():
         assert alone.run(name, *job)[0]["value"].tolist() == pytest.approx(found[name][0]["value"].tolist(), rel=1e-5)
     assert workers.make(jobs) == set(), "what is in the cache is not made again"
+    workers.close()
 
 
 def test_a_failing_stage_is_told_with_its_traceback(workers):

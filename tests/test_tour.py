@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+import shared
 import tiny
 from IPython.display import Image
 
@@ -22,11 +23,8 @@ from dialnb.explore import dialogues, panel
 from dialnb.explore.maps import OWN, PLOTLY, SpaceMap
 from dialnb.explore.methods import Methods, size_of
 from dialnb.explore.panel import Control, Panel
-from dialnb.models.encoder import Encoder, load_encoder
-from dialnb.training.pretrain import new_transformer
 
 TOUR = Path(__file__).resolve().parent.parent / "notebooks" / "00_tour.ipynb"
-SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -37,15 +35,12 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def outputs(tmp_path_factory) -> dict[str, list[dict]]:
     """The outputs of the tour by the source of the cell, when papermill has run it from an encoder of one layer."""
     folder = tmp_path_factory.mktemp("tour")
-    pieces = load_encoder("mini", device="cpu").tokenizer
-    Encoder(new_transformer("bert", SHAPE, len(pieces)), pieces, name="tiny").save(folder / "tiny")
     done = folder / "done.ipynb"
     command = [sys.executable, "-m", "papermill", str(TOUR), str(done), "-p", "profile", "smoke"]
-    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1", "DIALNB_CACHE": str(folder / "c")}
-    ran = subprocess.run(
-        [*command, "-p", "encoder", str(folder / "tiny"), "--no-progress-bar"], cwd=folder, env=os.environ | settings,
-        capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    command += ["-p", "encoder", str(shared.small_encoder(tmp_path_factory)), "--no-progress-bar"]
+    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1"}
+    settings["DIALNB_CACHE"] = str(shared.smoke_cache(tmp_path_factory))
+    ran = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stderr[-3000:]
     cells = json.loads(done.read_text(encoding="utf-8"))["cells"]
     return {"".join(cell["source"]): cell["outputs"] for cell in cells if cell["cell_type"] == "code"}

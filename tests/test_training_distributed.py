@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny
 import torch
 import training_worker as worker
+from processes import Process
 from safetensors.torch import load_file
 
 from dialnb.training import train
@@ -28,15 +25,10 @@ def together(request, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launch = ["-m", "torch.distributed.run", f"--nproc_per_node={request.param}", f"--master_port={port}"]
-    done = subprocess.run(
-        [sys.executable, *launch, str(Path(worker.__file__)), "gradients", str(folder)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    count, group = request.param, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": request.param}
+    ranks = [group | {"RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count} for rank in range(count)]
+    started = [Process(folder / f"words-{i}", worker.one_of_several, folder, **rank) for i, rank in enumerate(ranks)]
+    assert [process.wait() for process in started] == [0] * count, started[0].said()[-4000:]
     said = json.loads((folder / "said.json").read_text())
     assert said["processes"] == request.param
     found: dict[str, dict[str, torch.Tensor]] = {}

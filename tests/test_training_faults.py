@@ -6,8 +6,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 import tiny
 import torch
 import training_worker as worker
+from processes import Process
 from safetensors import SafetensorError
 
 from dialnb.errors import TrainingError
@@ -37,17 +36,15 @@ def assert_same_run(found, expected):
     assert found[2].curve.equals(expected[2].curve)
 
 
-def start(folder: Path) -> subprocess.Popen:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(worker.__file__).parent.parent)}
-    command = [sys.executable, str(Path(worker.__file__)), "train", str(folder)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(folder: Path) -> Process:
+    return Process(folder.with_name("words"), worker.slowly, folder)
 
 
-def wait_for(folder: Path, step: int, process: subprocess.Popen) -> None:
+def wait_for(folder: Path, step: int, process: Process) -> None:
     """Until the checkpoint of ``step`` is there (polling; a later one will do)."""
     end = time.monotonic() + 900
     while (kept := checkpoint.latest_checkpoint(folder)) is None or int(kept.name[5:]) < step:
-        assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
+        assert process.poll() is None and time.monotonic() < end, process.said()
         time.sleep(0.005)
 
 
@@ -58,20 +55,18 @@ def test_a_killed_then_interrupted_run_ends_with_the_same_bits(tmp_path, undistu
     folder = tmp_path / "run"
     process = start(folder)
     wait_for(folder, 3, process)
-    process.kill()
+    os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    process.communicate()
     killed_at = int(checkpoint.latest_checkpoint(folder).name[5:])
     assert 3 <= killed_at < 12
 
     process = start(folder)
     wait_for(folder, killed_at + 2, process)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=900)
-    assert "KeyboardInterrupt" in errors
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait() == 1 and "KeyboardInterrupt" in process.said()
     stopped_at = int(checkpoint.latest_checkpoint(folder).name[5:])
     assert killed_at + 2 <= stopped_at < 12
-    assert f"stopped after step {stopped_at} of 12; start the same run again and it goes on there" in output
+    assert f"stopped after step {stopped_at} of 12; start the same run again and it goes on there" in process.said()
 
     found = worker.training(tiny.Pairs, folder)
     assert found[2].resumed_at == stopped_at

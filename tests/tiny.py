@@ -7,12 +7,13 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from dialnb.models.encoder import Encoder
+from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings
 from dialnb.training.loop import _Run
 from dialnb.training.objective import Sum
 from dialnb.training.objectives import MaskedLanguageModel, PairObjective, TemplateObjective
+from dialnb.training.pretrain import new_transformer
 
 WORDS = (
     *("a", "the", "i", "you", "we", "it", "is", "are", "do", "need", "want", "book", "find", "table", "hotel", "train"),
@@ -82,6 +83,13 @@ def encoder(family: str = "bert", dropout: float = 0.1, seed: int = 7, pooling: 
     torch.manual_seed(seed)
     pieces = tokenizer("", "[SEP]") if family == "t5" else tokenizer()
     return Encoder(transformer(family, dropout, **settings), pieces, pooling, name=f"tiny-{family}").eval()
+
+
+def one_layer() -> Encoder:
+    """The smallest encoder with the word pieces of the bundled one, for notebooks in their smallest profile."""
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    pieces = load_encoder("mini", device="cpu").tokenizer
+    return Encoder(new_transformer("bert", shape, len(pieces)), pieces, name="tiny")
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:

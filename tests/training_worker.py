@@ -1,11 +1,10 @@
-"""A real process for the training tests, alone (``train FOLDER``) or one of several (``gradients FOLDER``)."""
+"""What real processes do in the training tests: alone (``slowly``) or together (``one_of_several``)."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -119,13 +118,13 @@ def training(kind: type[tiny.Pairs], folder: Path | None, **options):
     return encoder, objective, result
 
 
-if __name__ == "__main__":
+def one_of_several(folder: Path) -> None:
     torch.set_num_threads(1)
-    mode, where = sys.argv[1], Path(sys.argv[2])
-    if mode == "gradients":
-        gradients(where)
-    else:
-        training(Slow, where)
-    if torch.distributed.is_initialized():  # leave together: a process that goes early can abort the others at exit
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    gradients(folder)
+    torch.distributed.barrier()  # leave together: a process that goes early can abort the others at exit
+    torch.distributed.destroy_process_group()
+
+
+def slowly(folder: Path) -> None:
+    torch.set_num_threads(1)
+    training(Slow, folder)

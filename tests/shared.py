@@ -1,0 +1,53 @@
+"""What several files of tests look at, made once for all of them and for all workers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+from filelock import FileLock
+
+from dialnb import cli
+
+
+def session_folder(factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder of the whole test session, which its workers share."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
+    """A folder that is filled by whoever asks for it first; others wait for it."""
+    done = folder.with_name(f"{folder.name}.done")
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        if not done.exists():
+            make(folder)
+            done.touch()
+    return folder
+
+
+def small_encoder(factory: pytest.TempPathFactory) -> Path:
+    """The folder of an encoder of one layer that knows nothing, and the word pieces of the bundled one."""
+    return made_once(session_folder(factory) / "tiny", lambda folder: tiny.one_layer().save(folder))
+
+
+def smoke_cache(factory: pytest.TempPathFactory) -> Path:
+    """One cache for the smoke runs of all notebooks: empty for the first, as in a clone that runs them in turn."""
+    return session_folder(factory) / "smoke-cache"
+
+
+def dialnb(*arguments: object, **variables: object) -> tuple[int, str]:
+    """Exit code and words of a command that runs in this process; its kernels are real ones, and see the variables."""
+    words = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
+        for name in [name for name in os.environ if name.startswith("DIALNB_")]:
+            patch.delenv(name)
+        for name, value in ({"OMP_NUM_THREADS": 1, "HF_HUB_OFFLINE": 1} | variables).items():
+            patch.setenv(name, str(value))
+        code = cli.main([str(argument) for argument in arguments])
+    return code, words.getvalue()
