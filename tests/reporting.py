@@ -10,7 +10,9 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pandas as pd
+import pytest
 from matplotlib.figure import Figure
+from shared import made_once, session_folder
 
 from dialnb import plots
 from dialnb.report import build
@@ -131,12 +133,13 @@ def write_runs(folder: Path) -> list[Path]:
     return [dse, ums, tadse]
 
 
-def built_site(base: Path) -> Path:
-    """The report of those runs, built once per test session under `base`."""
-    folder = base / "synthetic-report"
-    if not (folder / "site" / "index.html").is_file():
+def built_site(factory: pytest.TempPathFactory) -> Path:
+    """The report of those runs, built once per test session."""
+
+    def make(folder: Path) -> None:
         build(write_runs(folder / "runs"), folder / "site", {"wmdc": "left out: no notebook yet"})
-    return folder / "site"
+
+    return made_once(session_folder(factory) / "synthetic-report", make) / "site"
 
 
 SCRIPT = '"><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>'
@@ -235,10 +238,11 @@ def partly_damaged_run(folder: Path) -> Path:
     return run
 
 
-def hostile_site(base: Path) -> Path:
-    """The report of all these, built once per test session under `base`."""
-    folder = base / "hostile-report"
-    if not (folder / "site" / "index.html").is_file():
+def hostile_site(factory: pytest.TempPathFactory) -> Path:
+    """The report of all these, built once per test session."""
+
+    def make(folder: Path) -> None:
         runs = [hostile_run(folder / "runs" / "hostile"), *damaged_runs(folder / "runs").values()]
         build([*runs, partly_damaged_run(folder / "runs" / "partly")], folder / "site")
-    return folder / "site"
+
+    return made_once(session_folder(factory) / "hostile-report", make) / "site"

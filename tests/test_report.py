@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    return reporting.built_site(tmp_path_factory.getbasetemp())
+    return reporting.built_site(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ def test_the_site_is_small(site):
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory) -> Path:
-    return reporting.hostile_site(tmp_path_factory.getbasetemp())
+    return reporting.hostile_site(tmp_path_factory)
 
 
 @pytest.mark.parametrize(

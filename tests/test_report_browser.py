@@ -43,7 +43,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    return reporting.built_site(tmp_path_factory.getbasetemp())
+    return reporting.built_site(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ TOUCH = """
 
 
 def test_no_page_of_a_hostile_run_runs_script_or_asks_for_anything(browser, tmp_path_factory):
-    site = reporting.hostile_site(tmp_path_factory.getbasetemp())
+    site = reporting.hostile_site(tmp_path_factory)
     browser.problems.clear()
     browser.requests.clear()
     assert len(pages(site)) == 8  # an overview, six papers, one notebook

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -26,10 +27,15 @@ def project(tmp_path):
     return tmp_path / "project"
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return reporting.write_runs(tmp_path_factory.mktemp("written"))
+
+
 @pytest.fixture
-def runs(tmp_path):
+def runs(written, tmp_path):
     """A finished run of DSE, one of UMS without notebook, and a failed one of TaDSE."""
-    return reporting.write_runs(tmp_path / "runs")
+    return [shutil.copytree(run, tmp_path / "runs" / run.name) for run in written]
 
 
 def test_a_run_is_kept_with_its_numbers_figures_and_notebook(runs, project, capsys):

@@ -48,30 +48,53 @@ def count_all(corpora: list) -> int:
     return sum(map(len, corpora))
 
 
+def draw(data: pd.DataFrame, colour: str) -> Figure:
+    figure = Figure()
+    figure.subplots().plot(data["value"], color=colour)
+    figure.axes[0].set_title("title")
+    return figure
+
+
+draw.__module__, draw.__qualname__ = "dialnb.plots", "draw_toy"
+
+
+def prepare(patch: pytest.MonkeyPatch, cache: Path) -> None:
+    """The toy project, a cache, and a figure that can be drawn again."""
+    patch.setenv("DIALNB_PROJECT", str(ROOT / "tests" / "toy"))
+    patch.setenv("DIALNB_CACHE", str(cache))
+    patch.setitem(plots.FIGURES, "dialnb.plots:draw_toy", draw)
+
+
+def finished_run(folder: Path, value: float = 50.0, **settings) -> Path:
+    run = start("toy", "smoke", out=folder, **settings)
+    run.stage("train Toy", make_encoder, seed=3)
+    run.add(rows(value), model="Toy", table="T1").note_absent("not there", "T1", model="Absent")
+    run.figure("F1", draw, data=rows(value), caption="Words", alt="A line", colour="black")
+    run.figure("F2", draw(rows(), "red"), data=rows(), caption="Words", alt="A line")
+    run.table("T1")
+    run.finish()
+    return run.folder
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    """A folder with a finished run and the cache it was made in."""
+    folder = tmp_path_factory.mktemp("original")
+    with pytest.MonkeyPatch.context() as patch:
+        prepare(patch, folder / "cache")
+        finished_run(folder / "run")
+    return folder
+
+
 @pytest.fixture
-def finished(tmp_path, monkeypatch):
-    """A function that makes a finished run with the given value in its results."""
-    monkeypatch.setenv("DIALNB_PROJECT", str(ROOT / "tests" / "toy"))
-    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+def finished(original, tmp_path, monkeypatch):
+    """A function that gives a finished run with the given value in its results."""
+    prepare(monkeypatch, shutil.copytree(original / "cache", tmp_path / "cache"))
 
-    def draw(data: pd.DataFrame, colour: str) -> Figure:
-        figure = Figure()
-        figure.subplots().plot(data["value"], color=colour)
-        figure.axes[0].set_title("title")
-        return figure
-
-    draw.__module__, draw.__qualname__ = "dialnb.plots", "draw_toy"
-    monkeypatch.setitem(plots.FIGURES, "dialnb.plots:draw_toy", draw)
-
-    def make(name: str, value: float = 50.0, **settings) -> Path:
-        run = start("toy", "smoke", out=tmp_path / name, **settings)
-        run.stage("train Toy", make_encoder, seed=3)
-        run.add(rows(value), model="Toy", table="T1").note_absent("not there", "T1", model="Absent")
-        run.figure("F1", draw, data=rows(value), caption="Words", alt="A line", colour="black")
-        run.figure("F2", draw(rows(), "red"), data=rows(), caption="Words", alt="A line")
-        run.table("T1")
-        run.finish()
-        return run.folder
+    def make(name: str, *value: float, **settings) -> Path:
+        if value or settings:
+            return finished_run(tmp_path / name, *value, **settings)
+        return shutil.copytree(original / "run", tmp_path / name)
 
     return make
 
