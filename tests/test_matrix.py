@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import shared
 from scipy import stats
+from tiny import one_layer
 
 from dialnb.claims import load_claims
 from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
@@ -24,7 +23,6 @@ from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
 from dialnb.files import read_rows, table_at
-from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.report.gather import gather, recorded_runs
@@ -35,10 +33,7 @@ from dialnb.studies import dse, matrix, wmdc
 from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
 from dialnb.studies.matrix_guide import difference, page, picks, recommended
 from dialnb.training import TrainingResult
-from dialnb.training.pretrain import new_transformer
 from tools.record import as_run, judge_again
-
-SHAPE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 
 DEMSAR = pd.DataFrame(
     {
@@ -49,11 +44,6 @@ DEMSAR = pd.DataFrame(
     }
 ).T
 """Scores of four learners on 14 datasets that have the mean ranks and the statistic of the example in Demšar (2006)."""
-
-
-def tiny() -> Encoder:
-    pieces = load_encoder("mini", device="cpu").tokenizer
-    return Encoder(new_transformer("bert", SHAPE, len(pieces)), pieces, name="tiny")
 
 
 # --- ranks ------------------------------------------------------------------------------------------------------------
@@ -134,7 +124,7 @@ def test_steps_follow_from_the_tokens_of_a_step():
 
 def matrix_run(**settings) -> SimpleNamespace:
     profiles = load_profiles("matrix")
-    run = SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), encoder=tiny)
+    run = SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), encoder=one_layer)
     run.elsewhere = lambda slug: load_profiles(slug).resolve("smoke")
     return run
 
@@ -147,7 +137,7 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
         steps = None
         for name in ("pilot", "train"):
             model = matrix.method(run, method, talks, steps)
-            function, inputs = job_of({}, model, tiny(), 1)
+            function, inputs = job_of({}, model, one_layer(), 1)
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
             whole = matrix.method(run, method, talks, 1)
@@ -323,31 +313,40 @@ def test_a_table_of_our_own_shows_no_column_of_a_paper():
 # --- through the runner -----------------------------------------------------------------------------------------------
 
 
-def run_matrix(here: Path, profile: str, *chosen: str) -> Path:
-    """The run folder of `dialnb matrix`, from an encoder of one layer that knows nothing."""
-    tiny().save(here / "tiny")
-    options = [text for item in (*chosen, "workers=1") for text in ("--set", item)] + ["--encoder", str(here / "tiny")]
-    command = [sys.executable, "-m", "dialnb", "matrix", "--profile", profile, "--out", str(here / "runs"), *options]
-    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_CACHE": str(here / "cache")}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
-    ran = subprocess.run(command, env=kept | settings, capture_output=True, text=True, timeout=900)
-    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    assert "| task | pick | score | gain over raw | as good |" in ran.stdout
-    return next((here / "runs").iterdir())
+@pytest.fixture(scope="module")
+def run_matrix(tmp_path_factory):
+    """A function that gives the run folder of `dialnb matrix`, from an encoder of one layer that knows nothing."""
+
+    def run(cache: Path, profile: str, *chosen: str) -> Path:
+        out = tmp_path_factory.mktemp("matrix")
+        options = [text for item in (*chosen, "workers=1") for text in ("--set", item)]
+        options += ["--encoder", shared.small_encoder(tmp_path_factory), "--out", out]
+        code, said = shared.dialnb("matrix", "--profile", profile, *options, DIALNB_CACHE=cache)
+        assert code == 0, said[-6000:]
+        assert "| task | pick | score | gain over raw | as good |" in said
+        return next(out.iterdir())
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(run_matrix, tmp_path_factory) -> Path:
     chosen = ("tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval", "methods=DSE,SimCSE-unsup,UMS")
-    return run_matrix(tmp_path_factory.mktemp("matrix"), "smoke", *chosen)
+    return run_matrix(shared.smoke_cache(tmp_path_factory), "smoke", *chosen)
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Path:
+def cache(tmp_path_factory) -> Path:
+    """The cache of the run of two starts."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def both(run_matrix, cache) -> Path:
     """A run of two starts and two budgets, with rates from which such an encoder learns."""
     chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=true"]
-    chosen += ["dialogues=60", "batch_size=64", "tokens=400000", "limit=none", "queries=120", "retrieval_limit=none"]
-    return run_matrix(tmp_path_factory.mktemp("both"), "quick", *chosen)
+    chosen += ["dialogues=60", "batch_size=64", "tokens=400000", "queries=120", "retrieval_limit=none"]
+    return run_matrix(cache, "quick", *chosen)
 
 
 def test_every_cell_has_a_score_or_a_reason(folder):
@@ -411,17 +410,19 @@ def test_every_row_names_its_start_and_the_second_has_tables_of_its_own(both):
     )
 
 
-def test_a_language_model_and_own_budgets_are_stages_of_the_other_notebooks(both, tmp_path, monkeypatch):
-    here = both.parent.parent
-    monkeypatch.setenv("DIALNB_CACHE", str(here / "cache"))
+def test_a_language_model_and_own_budgets_are_stages_of_the_other_notebooks(
+    both, cache, tmp_path, tmp_path_factory, monkeypatch
+):
+    encoder = str(shared.small_encoder(tmp_path_factory))
+    monkeypatch.setenv("DIALNB_CACHE", str(cache))
     few = {"dialogues": 60, "workers": 1}
     for slug, name in (("dse", "DSE"), ("wmdc", "WMDC")):
-        run = start(slug, "quick", encoder=str(here / "tiny"), overrides=few, out=tmp_path / slug)
+        run = start(slug, "quick", encoder=encoder, overrides=few, out=tmp_path / slug)
         recipe = {"dse": dse, "wmdc": wmdc}[slug].model
         run.train({name: recipe(name, run.settings, Dialogues(run.corpus(), run.settings.dialogues))})
         assert [(stage.name, stage.cached) for stage in run.stages] == [(f"train {name}, seed 1", True)]
     raw = few | {"raw_start": "masked words"}
-    run = start("dse", "quick", encoder=str(here / "tiny"), overrides=raw, out=tmp_path / "raw")
+    run = start("dse", "quick", encoder=encoder, overrides=raw, out=tmp_path / "raw")
     run.encoder()
     assert [(stage.name, stage.cached) for stage in run.stages] == [("raw start: masked words", True)]
 
@@ -444,14 +445,15 @@ def test_recommended_encoders_leave_the_run_with_their_scores(both):
         assert model.encode(["a table for two"]).shape == (1, 32)
 
 
-def test_the_command_trains_as_the_run_did(both, tmp_path):
+def test_the_command_trains_as_the_run_did(both, tmp_path, tmp_path_factory, monkeypatch):
     commands = json.loads((both / "run.json").read_text(encoding="utf-8"))["commands"]["as it comes"]
-    words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv"))
-    words[words.index("--encoder") + 1] = str(both.parent.parent / "tiny")
+    program, *words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv"))
+    words[words.index("--encoder") + 1] = shared.small_encoder(tmp_path_factory)
     said = [f"{number},I want {word} please now" for number in (1, 2) for word in "abcdefgh"]
     (tmp_path / "shop.csv").write_text("\n".join(["dialogue,text", *said, ""]), encoding="utf-8")
-    ran = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    monkeypatch.chdir(tmp_path)
+    code, said = shared.dialnb(*words)
+    assert (program, code) == ("dialnb", 0), said
     made = json.loads((tmp_path / "my-encoder" / "training.json").read_text(encoding="utf-8"))
     rows = pd.read_csv(both / "results.csv").query("table == 'T9' and model == 'DSE' and column == 'Steps'")
     assert made["steps"] == rows["value"].item()

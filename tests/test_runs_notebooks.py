@@ -181,10 +181,11 @@ def test_killed_and_interrupted_and_run_again_it_goes_on_and_ends_with_the_same_
     assert not pd.read_csv(folder / "results.csv")["value"].isna().any()
 
 
-def test_without_a_notebook_the_command_fails_and_says_so(project):
-    shutil.copytree(project / "papers" / "toy", project / "unwritten" / "papers" / "toy")
-    done = dialnb(project / "unwritten", "cache", "run", "toy")
-    assert done.returncode == 1 and "notebooks/toy.ipynb does not exist yet" in done.stdout
+def test_without_a_notebook_the_command_fails_and_says_so(tmp_path, capsys):
+    shutil.copytree(HERE / "toy" / "papers" / "toy", tmp_path / "papers" / "toy")
+    where = ["--project", str(tmp_path), "--out", str(tmp_path / "runs")]
+    assert cli.main(["run", "toy", "--profile", "smoke", *where]) == 1
+    assert "notebooks/toy.ipynb does not exist yet" in capsys.readouterr().out
 
 
 # --- smaller parts ----------------------------------------------------------------------------------------------------
@@ -196,23 +197,19 @@ def test_a_kernel_is_of_this_interpreter_and_has_an_address_of_its_own(tmp_path)
     assert (kernel.transport, kernel.ip) == ("ipc", str(tmp_path / "kernel")) or sys.platform == "win32"
 
 
-def test_a_notebook_that_never_finishes_its_run_counts_as_failed(tmp_path):
-    shutil.copytree(HERE / "toy", tmp_path / "toy")
-    path = tmp_path / "toy" / "notebooks" / "toy.ipynb"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    opening = next(cell for cell in content["cells"] if "import start" in "".join(cell["source"]))
-    opening["source"] = "".join(opening["source"]).replace("import toy_study", "")
-    content["cells"] = content["cells"][: content["cells"].index(opening) + 1]
-    path.write_text(json.dumps(content), encoding="utf-8")
-    run = execute(Request("toy", "smoke", out=tmp_path / "runs"), tmp_path / "toy")
-    assert run.status == "failed" and "before its run was finished" in run.reason
-    assert record(tmp_path / "runs" / "toy-smoke-seed1")["status"] == "failed"
-
-
 @pytest.fixture
 def toy(monkeypatch):
     """The toy project as the one that `start` finds."""
     monkeypatch.setenv("DIALNB_PROJECT", str(HERE / "toy"))
+
+
+def test_a_notebook_that_never_finishes_its_run_counts_as_failed(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "dialnb.runs.engine.execute_notebook", lambda _, __, parameters, **___: start("toy", **parameters)
+    )
+    run = execute(Request("toy", "smoke", out=tmp_path / "runs"), HERE / "toy")
+    assert run.status == "failed" and "before its run was finished" in run.reason
+    assert record(tmp_path / "runs" / "toy-smoke-seed1")["status"] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
+import processes
 import pytest
 import side_by_side
 import tiny
@@ -134,7 +135,8 @@ def test_data_handed_to_a_stage_stand_in_the_record_with_fingerprint_and_licence
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_stages_that_wait_for_others_are_made_in_one_process_and_in_several(finished, tmp_path, workers):
+def test_stages_that_wait_for_others_are_made_in_one_process_and_in_several(finished, tmp_path, workers, monkeypatch):
+    monkeypatch.setattr("dialnb.runs.workers.get_context", lambda _: processes.context())
     run = start("toy", "smoke", out=tmp_path / "x")
     run.settings = type(run.settings)({**run.settings, "workers": workers})
 
@@ -292,12 +294,8 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys):
 # --- the workflow -----------------------------------------------------------------------------------------------------
 
 
-def test_the_workflow_for_gpu_runners_keeps_to_the_published_schema_and_our_commands(monkeypatch):
-    path = ROOT / ".github" / "workflows" / "gpu.yml"
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
-    done = subprocess.run(check, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+def test_the_workflow_for_gpu_runners_keeps_to_our_commands():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "gpu.yml").read_text(encoding="utf-8"))
     triggers = workflow[True]  # YAML 1.1 reads the key `on` so
     assert "workflow_dispatch" in triggers and triggers["schedule"]
     job = workflow["jobs"]["run"]

@@ -1,4 +1,4 @@
-"""A sweep for real: two papers with two seeds through Snakemake, one run killed in the middle, and then resumed."""
+"""A sweep for real: two papers through Snakemake, one run killed in the middle, and then resumed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def records(folder: Path) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A folder for a sweep of two papers and two seeds in their smoke profile."""
+    """A folder for a sweep of two papers in their smoke profile, with a seed that is not the first."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "notebooks").mkdir()
     (folder / "hold").mkdir()
@@ -88,7 +88,7 @@ def folder(tmp_path_factory) -> Path:
     chosen = {
         "papers": ["dse", "wmdc"],
         "profiles": ["smoke"],
-        "seeds": [1, 2],
+        "seeds": [2],
         "out": "runs",
         "notebooks": "notebooks",
     }
@@ -138,7 +138,7 @@ def sweep(folder) -> dict:
 @needs_snakemake
 def test_a_killed_run_stops_neither_the_others_nor_goes_unnoticed(sweep):
     others = set(sweep["runs"]) - {sweep["killed"]}
-    assert sweep["code"] != 0 and len(others) == 3
+    assert sweep["code"] != 0 and len(others) == 1
     assert all(sweep["runs"][name]["status"] == "done" for name in others) and set(sweep["finished"]) == others
     assert sweep["runs"][sweep["killed"]]["status"] == "running"
 
@@ -148,7 +148,7 @@ def test_a_killed_run_stops_neither_the_others_nor_goes_unnoticed(sweep):
 def test_resumed_it_runs_what_is_missing_and_nothing_else(sweep):
     again, now = sweep["again"], records(sweep["folder"])
     assert again.returncode == 0, again.stdout[-2000:] + again.stderr[-2000:]
-    assert len(now) == 4 and {run["status"] for run in now.values()} == {"done"}
+    assert len(now) == 2 and {run["status"] for run in now.values()} == {"done"}
     for name, moment in sweep["finished"].items():
         assert (sweep["folder"] / "runs" / name / "results.csv").stat().st_mtime_ns == moment
         assert now[name]["updated"] == sweep["runs"][name]["updated"]
@@ -162,9 +162,9 @@ def test_the_table_holds_the_rows_of_every_run_and_the_report_its_pages(sweep):
     folder = sweep["folder"]
     table = pd.read_csv(folder / "runs" / "results.csv")
     counted = {path.parent.name: len(pd.read_csv(path)) for path in folder.glob("runs/*-*/results.csv")}
-    assert table.groupby("run").size().to_dict() == counted and len(counted) == 4
+    assert table.groupby("run").size().to_dict() == counted and len(counted) == 2
     assert set(table.groupby(["paper", "profile", "train_seed"]).groups) == {
-        (paper, "smoke", seed) for paper in ("dse", "wmdc") for seed in (1, 2)
+        (paper, "smoke", 2) for paper in ("dse", "wmdc")
     }
     assert table["value"].notna().all() and list(table)[:4] == ["run", "paper", "profile", "train_seed"]
     assert {path.stem for path in (folder / "runs" / "report").glob("*-smoke*.html")}
@@ -174,11 +174,20 @@ def test_the_table_holds_the_rows_of_every_run_and_the_report_its_pages(sweep):
 def test_on_a_cluster_every_run_is_a_job_with_the_resources_of_its_profile(folder):
     if find_spec("snakemake_executor_plugin_slurm") is None:
         pytest.skip("snakemake-executor-plugin-slurm is not installed: pip install -c constraints.txt -e '.[sweep]'")
-    options = ("--dry-run", "--config", "profiles=[quick,gpu]", "papers=[ums]", "seeds=[1]", "out=elsewhere", "set={}")
+    options = (
+        "--dry-run",
+        "--config",
+        "profiles=[quick,gpu]",
+        "papers=[ums]",
+        "seeds=[1,2]",
+        "out=elsewhere",
+        "set={}",
+    )
     plan = subprocess.run(snakemake(folder, "slurm", *options), env=settings(folder), capture_output=True, text=True)
     assert plan.returncode == 0, plan.stderr
     jobs = {part.split("wildcards: run=")[1].split()[0]: part for part in plan.stdout.split("rule ") if "run=" in part}
-    assert {name: "gpu=1" in part for name, part in jobs.items()} == {"ums-quick-seed1": False, "ums-gpu-seed1": True}
+    planned = {f"ums-{profile}-seed{seed}": profile == "gpu" for profile in ("quick", "gpu") for seed in (1, 2)}
+    assert {name: "gpu=1" in part for name, part in jobs.items()} == planned
     assert "threads: 8" in jobs["ums-gpu-seed1"] and "mem_mb=64000" in jobs["ums-gpu-seed1"]
 
 
