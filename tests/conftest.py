@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ("mirror", "encoders", "more")
 
 LONGEST = (
-    *("test_papers_notebooks", "test_bundle", "test_leaks", "test_jupyterlab", "test_matrix", "test_runs_notebooks"),
-    *("test_records", "test_claims", "test_tour", "test_wheel", "test_ecosystem_tasks", "test_encoder"),
+    *("test_papers_notebooks", "test_matrix", "test_records", "test_jupyterlab", "test_runs_notebooks"),
+    *("test_workflow", "test_report", "test_tour", "test_report_browser", "test_runs_tools", "test_stats"),
+    *("test_leaks", "test_bundle", "test_wheel", "test_scale", "test_grid", "test_claims", "test_seeds"),
 )
 """The files that take longest: begun first, so that all workers end at about the same time."""
 
@@ -77,10 +78,11 @@ def every_mirror(roots, mirror, encoder_mirror) -> list[Path]:
 @pytest.fixture(scope="session")
 def mirror_store(mirror, roots, tmp_path_factory):
     """A store that reads the mirrors only (never the network); one cache for this test session and all its workers."""
+    from shared import session_folder
+
     from dialnb.data.store import Store
 
-    base = tmp_path_factory.getbasetemp()
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    session = session_folder(tmp_path_factory)
     return Store(cache=session / "mirror-cache", mirror=os.pathsep.join(map(str, roots)), offline=True)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import nbstripout
 import pytest
 import tiny
 from filelock import FileLock
@@ -51,3 +53,11 @@ def dialnb(*arguments: object, **variables: object) -> tuple[int, str]:
             patch.setenv(name, str(value))
         code = cli.main([str(argument) for argument in arguments])
     return code, words.getvalue()
+
+
+def are_stripped(*notebooks: Path) -> bool:
+    """Whether the tool that strips notebooks would leave these as they are."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["nbstripout", "--keep-id", "--verify", *map(str, notebooks)])
+        nbstripout.main()
+    return not ended.value.code

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from shared import are_stripped
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
 
 
-def strip(*arguments: str | Path) -> int:
-    command = [sys.executable, "-m", "nbstripout", "--keep-id", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=900).returncode
-
-
 def test_committed_notebooks_are_stripped_and_a_dirty_one_would_be_found(tmp_path):
-    assert strip("--verify", *NOTEBOOKS) == 0
+    assert are_stripped(*NOTEBOOKS)
     notebook = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))
     next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")["execution_count"] = 3
     dirty = tmp_path / "dirty.ipynb"
     dirty.write_text(json.dumps(notebook), encoding="utf-8")
-    assert strip("--verify", dirty) == 1
+    assert not are_stripped(dirty)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

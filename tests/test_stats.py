@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
@@ -17,10 +18,16 @@ AS_PRINTED = (
 )
 
 
+@pytest.fixture(scope="module")
+def counts_of(mirror_store):
+    """The counts of a dataset by its name, each made once."""
+    return cache(lambda name: list(count_all(mirror_store, [name])))
+
+
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", AS_PRINTED)
-def test_complete_datasets_count_to_what_is_printed(mirror_store, name):
-    counts = list(count_all(mirror_store, [name]))
+def test_complete_datasets_count_to_what_is_printed(counts_of, name):
+    counts = counts_of(name)
     assert counts and all(count.ours == count.printed and count.where for count in counts)
 
 
@@ -42,8 +49,8 @@ def test_complete_datasets_count_to_what_is_printed(mirror_store, name):
         ("MDC", "utterances", 44_967, 74_686),
     ],
 )
-def test_single_numbers_are_right_and_what_differs_is_explained(mirror_store, name, item, ours, printed):
-    found = next(count for count in count_all(mirror_store, [name]) if count.item == item)
+def test_single_numbers_are_right_and_what_differs_is_explained(counts_of, name, item, ours, printed):
+    found = next(count for count in counts_of(name) if count.item == item)
     assert (found.ours, found.printed) == (ours, printed)
     assert found.remark or ours == printed
 
