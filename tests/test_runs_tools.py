@@ -26,11 +26,12 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
-from dialnb.runs import doctor, start, tools
 from dialnb.runs import pack as packing
+from dialnb.runs import start, tools
 from dialnb.runs.figures import redraw
 from dialnb.runs.profiles import run_name
 from dialnb.runs.provenance import commit
+from tools import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -251,7 +252,7 @@ def test_the_doctor_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch)
     assert found["torch"].state == "ok" and found["papermill"].state == "ok"
     assert "quick lacks SGD" in found["toy"].words and found["toy"].words.startswith("ready: smoke")
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=1", "numpy>=999", "nothing-like-this>=1"])
-    assert cli.main(["doctor", "--project", str(ROOT / "tests" / "toy")]) == 1
+    assert doctor.main(["--project", str(ROOT / "tests" / "toy")]) == 1
     out = capsys.readouterr().out
     assert "'numpy>=999'" in out and "missing: pip install -c constraints.txt 'nothing-like-this>=1'" in out
 
@@ -279,8 +280,9 @@ def test_the_workflow_for_gpu_runners_keeps_to_the_published_schema_and_our_comm
     assert "workflow_dispatch" in triggers and triggers["schedule"]
     job = workflow["jobs"]["run"]
     assert job["runs-on"] == ["self-hosted", "linux", "gpu"]
+    assert any(step.get("run", "").endswith("-m tools.doctor") for step in job["steps"])
     commands = [step["run"] for step in job["steps"] if "-m dialnb" in step.get("run", "")]
-    assert [command.split("dialnb ")[1].split()[0] for command in commands] == ["doctor", "run", "run", "report"]
+    assert [command.split("dialnb ")[1].split()[0] for command in commands] == ["run", "run", "report"]
     assert set(job["steps"][-1]["with"]["path"].split()) == {"report", "runs"}
 
 

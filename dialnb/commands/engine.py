@@ -1,4 +1,4 @@
-"""`dialnb corpus | pretrain | train | evaluate`: the engine without a notebook."""
+"""`dialnb corpus | train | evaluate`: the engine without a notebook."""
 
 from __future__ import annotations
 
@@ -52,30 +52,6 @@ def corpus(collection: str, out: Path) -> None:
 
     written = corpora.write_corpus(out, corpora.conversations(corpora.collection(collection)))
     print(f"{out}: {written:,} dialogues, {out.stat().st_size / 1e6:.1f} MB")
-
-
-@command()
-@training
-@option("--shape", default="mini", show_default=True, help="mini, small, medium or base")
-@option("--kind", default="bert", show_default=True, help="bert or electra")
-@option("--vocabulary", type=IntRange(100), default=8192, show_default=True, help="word pieces")
-@option("--max-length", type=IntRange(8), default=128, show_default=True, help="longest input")
-def pretrain(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Sequence[str], **about: Any) -> None:
-    """Make an encoder from scratch.
-
-    By language modelling on dialogues.
-    """
-    from dialnb.models.cards import pretraining_card
-    from dialnb.models.saving import check_place
-    from dialnb.training import pretrain as engine
-
-    check_place(out)
-    settings = change(engine.pretraining_settings(about["shape"]), changes)
-    recipe = engine.PretrainingRecipe(settings=settings, **about)
-    work = checkpoints(out)
-    dialogues = conversations(corpus, only, columns)
-    encoder, result = engine.pretrain(dialogues, recipe, work, name=out.name)
-    save(encoder, out, result, dialogues, pretraining_card, recipe)
 
 
 @command()
@@ -277,4 +253,4 @@ def save(
     print(summary.round(2).to_string())
 
 
-COMMANDS = (corpus, pretrain, train, evaluate)
+COMMANDS = (corpus, train, evaluate)

@@ -1,4 +1,4 @@
-"""`dialnb pack | export | figures | merge | compare | doctor`: what goes before and after a run."""
+"""`dialnb pack | export | figures | merge | compare`: what goes before and after a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
-from tabulate import tabulate
 
 from dialnb.commands import PROJECT
 from dialnb.commands.runs import chosen_papers
@@ -125,20 +124,4 @@ def compare(first: Path, second: Path) -> None:
     print(tools.compare(first, second))
 
 
-@command()
-@PROJECT
-def doctor(root: Path | None) -> int:
-    """Tell what works on this machine.
-
-    And what is missing, and how to get it; the exit code is 1 if something needed is missing.
-    """
-    from dialnb.runs.doctor import examine
-
-    findings = examine(root)
-    print(tabulate(findings, tablefmt="plain", disable_numparse=True))
-    bad = [finding.state for finding in findings].count("bad")
-    print(f"{bad} problem{'' if bad == 1 else 's'}" if bad else "everything that is needed is here")
-    return int(bad > 0)
-
-
-COMMANDS = (pack, export, figures, merge, compare, doctor)
+COMMANDS = (pack, export, figures, merge, compare)
