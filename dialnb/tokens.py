@@ -13,19 +13,20 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy import ndarray
 
 
-def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> np.ndarray:
+def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> ndarray:
     """All numbers of ``parts`` in one row; of no parts an empty one."""
     return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="unsafe")
 
 
-def offsets_of(lengths: Sequence[int]) -> np.ndarray:
+def offsets_of(lengths: Sequence[int]) -> ndarray:
     """Where each of several sequences that lie one after the other begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)], dtype=np.int64, casting="unsafe")
 
 
-def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def stretches(starts: ndarray, lengths: ndarray) -> ndarray:
     """The places of a flat array that lie in the given stretches of it, stretch after stretch."""
     starts, lengths = np.ravel(starts), np.ravel(lengths)
     offsets = offsets_of(lengths)
@@ -44,7 +45,7 @@ class Numbers(dict[Hashable, int]):
         self[text] = len(self)
         return self[text]
 
-    def of(self, texts: Iterable[Hashable]) -> np.ndarray:
+    def of(self, texts: Iterable[Hashable]) -> ndarray:
         """The number of every text."""
         return np.array([self[text] for text in texts], np.int64)
 
@@ -58,9 +59,9 @@ class Tokens(Sequence):
     (2, [2, 7, 3], [2, 3, 2, 7, 3])
     """
 
-    ids: np.ndarray
-    offsets: np.ndarray
-    types: np.ndarray | None = None
+    ids: ndarray
+    offsets: ndarray
+    types: ndarray | None = None
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int]], types: Iterable[Sequence[int]] | None = None) -> Tokens:
@@ -80,7 +81,7 @@ class Tokens(Sequence):
         return cls(joined(part.ids for part in parts), offsets_of(lengths), types)
 
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> ndarray:
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -118,7 +119,7 @@ class Tokens(Sequence):
         groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
         return flat.pin_memory() if torch.cuda.is_available() else flat, [len(c) for c in columns], groups
 
-    def padded(self, pad: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, pad: int = 0) -> tuple[ndarray, ndarray]:
         """Rectangular ids and a 0/1 mask, for transformers that cannot read packed sequences."""
         width = int(self.lengths.max(initial=1))
         mask = np.arange(width) < self.lengths[:, None]

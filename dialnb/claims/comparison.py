@@ -167,7 +167,7 @@ class Comparer:
         """Rows that the paper does not print and we may have: models beyond its own, under each of its settings."""
         if self.rows.empty or "table" not in self.rows:
             return []
-        printed: set[str] = set()
+        printed = set()
         settings = []
         for row in self.table.rows:
             printed.update(np.atleast_1d(row_selectors(self.spec, row.labels)["model"]).tolist())

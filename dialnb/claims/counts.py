@@ -74,8 +74,8 @@ def count_todbert(store: Store) -> Iterator[Count]:
     """The nine corpora together, what DSE makes of them, and the utterances that WMDC counts as most frequent."""
     from dialnb.examples.pairs import consecutive_pairs, tail_quirk, unique_sentences
 
-    ours: Counter[str] = Counter()
-    every: list[list[str]] = []
+    ours = Counter()
+    every = []
     for part in collection("todbert"):
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
         clean, recorded = [], []

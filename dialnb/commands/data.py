@@ -7,7 +7,6 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from click import argument, group, option
@@ -117,7 +116,7 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             if not wanted:
                 hint = " Try --unchecked." if any(file.urls for file in source.files) else ""
                 raise DataError(f"{source.name} has no checked files to fetch. {source.coverage}{hint}")
-            paths: Iterable[Path] = store.fetch(source.name, wanted).values()
+            paths = store.fetch(source.name, wanted).values()
             folder = store.cache / "files" / source.name
         else:
             folder = download_encoder(source.name).folder or hub_snapshot(source.name)
@@ -225,7 +224,7 @@ def bundled_info(name: str, as_json: bool) -> None:
 
 def by_paper(tables: Iterable[str]) -> str:
     """ "DSE T2", "DSE T3", "UMS T1" as "DSE T2 T3, UMS T1"."""
-    grouped: dict[str, str] = {}
+    grouped = {}
     for paper, table in map(str.split, tables):
         grouped[paper] = f"{grouped.get(paper, paper)} {table}"
     return ", ".join(grouped.values())

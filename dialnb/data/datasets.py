@@ -8,10 +8,11 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, get_args, get_origin
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy import ndarray
 
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
@@ -40,7 +41,7 @@ class Dataset(Sequence):
     licence: str
     fingerprint: str
     table: Table
-    rows: np.ndarray
+    rows: ndarray
     open_again: Callable[[], Dataset] | None = None
 
     @property
@@ -88,7 +89,7 @@ class Dataset(Sequence):
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
-        hint: Any = self.table.record
+        hint = self.table.record
         values = self._cells()
         for name in path.split("."):
             known = fields(hint) if is_dataclass(hint) else {}
@@ -108,7 +109,7 @@ class Dataset(Sequence):
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
         return [text for path in TEXTS[self.table.record] for text in self.column(path)]
 
-    def _select(self, rows: np.ndarray) -> Dataset:
+    def _select(self, rows: ndarray) -> Dataset:
         """These rows of the table, with a fingerprint of their own."""
         if np.array_equal(rows, self.rows):
             return self
@@ -138,7 +139,7 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     return chosen
 
 
-def _restore(open_again: Callable[[], Dataset], rows: np.ndarray, fingerprint: str) -> Dataset:
+def _restore(open_again: Callable[[], Dataset], rows: ndarray, fingerprint: str) -> Dataset:
     """The dataset that another process handed over."""
     return replace(open_again(), rows=rows, fingerprint=fingerprint)
 

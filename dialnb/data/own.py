@@ -152,7 +152,7 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
     for ours, theirs in columns.items():
         check_known("column of own data", ours, FIELDS)
         check_known(f"column of {name}", theirs, header)
-    called: dict[str, str] = {}
+    called = {}
     for column in header:
         if header.count(column) > 1:
             raise DataError(f"{name} has two columns named '{column}'")
@@ -191,11 +191,11 @@ def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
         raise DataError(f"{name} holds rows that have no split, so that none of them can be held out")
     if len({record.split for record in records}) > 1:
         raise DataError(f"{name} has splits of its own: hold nothing out, or leave its column 'split' away")
-    places: dict[str, list[int]] = {}
+    places = {}
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)
     rng = np.random.default_rng(24)
-    test: set[int] = set()
+    test = set()
     for same in places.values():
         test |= set(rng.permutation(same)[: round(share * len(same))].tolist())
     return [replace(record, split="test" if place in test else "train") for place, record in enumerate(records)]

@@ -79,7 +79,7 @@ FIELDS = unique(field for kind in KINDS for field in (*kind.required, *kind.opti
 
 def joined(turns: Iterable[Turn]) -> list[Dialogue]:
     """Turns of the same dialogue together, in order of first appearance."""
-    dialogues: dict[str, list[Turn]] = {}
+    dialogues = {}
     for turn in turns:
         dialogues.setdefault(turn.dialogue, []).append(turn)
     records = []
@@ -134,7 +134,7 @@ def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text
-    found: list[Slot] = []
+    found = []
     for name, value in _named_values(row):
         wanted = value.lower()
         start = lowered.find(wanted)

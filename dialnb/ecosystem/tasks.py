@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb import __version__
 from dialnb.data import load
@@ -72,11 +72,11 @@ class DialogueTask(AbsTask):
         self.dataset = {subset: {"test": subset} for subset in self.hf_subsets}
         self.data_loaded = True
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         """Tidy rows of one subset."""
         raise NotImplementedError
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         """The rows whose means by metric are the scores."""
         return rows
 
@@ -95,12 +95,12 @@ class DSEFewShotIntents(DialogueTask):
 
     metadata = described("DSEFewShotIntents")
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         source, variant = INTENT_SETS[subset]
         train, test = train_and_test(load(f"bundled/{source}", variant), self.limits.get("test"))
         return evaluate_prototypes(encoder, thin(train, self.limits.get("train")), test, dataset=subset)
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         return rows[rows["shots"] == 1]
 
 
@@ -109,22 +109,22 @@ class DSEOutOfScope(DialogueTask):
 
     metadata = described("DSEOutOfScope")
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = load("bundled/CLINC150", "plus")
         train, test = (list(records.filter(split=split)) for split in ("train", "test"))
         return evaluate_scope(encoder, train, thin(test, self.limits.get("test")), dataset=subset)
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         return rows.query("protocol == 'code' and shots == 1 and threshold == 'mean'")
 
 
 class DiaEvalTask(DialogueTask):
     """A task of DiaEval, and what `papers/wmdc/data.yaml` calls its data."""
 
-    ask: ClassVar[Callable[..., pd.DataFrame]]
+    ask: ClassVar[Callable[..., DataFrame]]
     asked_of: ClassVar[str]
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = named_data("wmdc", self.asked_of, "bundled")[0][subset]
         return self.ask(encoder, records, subset, **self.limits)
 
@@ -142,7 +142,7 @@ class DiaEvalInference(DiaEvalTask):
     metadata = described("DiaEvalInference")
     ask, asked_of = staticmethod(diaeval.inference_of), "consistency"
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         return rows[rows["protocol"] != "floor"]
 
 
@@ -152,7 +152,7 @@ class DiaEvalRetrieval(DiaEvalTask):
     metadata = described("DiaEvalRetrieval")
     ask, asked_of = staticmethod(diaeval.retrieval_of), "candidates"
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         return rows[rows["ties"] == "against"]
 
 
@@ -162,12 +162,12 @@ class UMSAdversarialSelection(DialogueTask):
     unit = 1
     metadata = described("UMSAdversarialSelection")
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = load("bundled/UbuntuIRC", "selection-10").filter(split="test")
         lists = thin(records, self.limits.get("groups"))
         return evaluate_adversarial(cosine_scorer(encoder), lists, dataset=subset)
 
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def printed(self, rows: DataFrame) -> DataFrame:
         return rows[rows["ties"] == "against"]
 
 
@@ -192,7 +192,7 @@ def limited(task: type[DialogueTask], **limits: int) -> DialogueTask:
     return type(task.__name__, (task,), {"metadata": named, "limits": limits})()
 
 
-def tidy_rows(results: Any) -> pd.DataFrame:
+def tidy_rows(results: Any) -> DataFrame:
     """The tidy rows of what ``mteb.evaluate`` returns, with the columns ``encoder`` and ``mteb_task``."""
     rows = []
     for result in results.task_results:

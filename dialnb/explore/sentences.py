@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
@@ -40,11 +41,11 @@ def similarities(encoder: SupportsEncode, sentences: Sequence[str]) -> Styler:
     vectors = normalise(as_encoder(encoder).encode(list(sentences)))
     numbers = range(1, len(sentences) + 1)
     names = [f"{number}. {text}" for number, text in zip(numbers, sentences)]
-    cosines = pd.DataFrame(vectors @ vectors.T, names, numbers).round(2)
+    cosines = DataFrame(vectors @ vectors.T, names, numbers).round(2)
     return table(cosines, index=True, formats="{:.2f}").background_gradient("Blues", vmin=0.2, vmax=1.1)
 
 
-def library(profile: str = "quick") -> pd.DataFrame:
+def library(profile: str = "quick") -> DataFrame:
     """Test utterances of the bundled intent corpora to look for neighbours among: text, intent, corpus."""
     rows = []
     for corpus, variant in INTENT_SETS.values():
@@ -57,7 +58,7 @@ def library(profile: str = "quick") -> pd.DataFrame:
                     "corpus": corpus,
                 }
             )
-    return pd.DataFrame(rows)
+    return DataFrame(rows)
 
 
 def neighbours(encoders: Mapping[str, SupportsEncode], sentences: Sequence[str], profile: str = "quick") -> Panel:
@@ -96,14 +97,14 @@ class Space:
         self.encoders = {name: EncodeOnce(encoder) for name, encoder in methods.encoders.items()}
         self.utterances = _shared_utterances(self.size.points)
         self.texts = self.utterances["text"].tolist()
-        self.own = pd.DataFrame(
+        self.own = DataFrame(
             {
                 "text": list(sentences),
                 "intent": OWN,
                 "corpus": OWN,
             }
         )
-        self._planes: dict[tuple[str, str], pd.DataFrame] = {}
+        self._planes: dict[tuple[str, str], DataFrame] = {}
 
     def map(self, method: str = RAW) -> Panel:
         """The map of one method, to be chosen."""
@@ -132,7 +133,7 @@ class Space:
             for by in ("intent", "corpus"):
                 score = silhouette_score(vectors, self.utterances[by], metric="cosine")
                 columns[name][f"silhouette by {by} (-1 to 1)"] = f"{score:.2f}"
-        return table(pd.DataFrame(columns), "Two spaces in numbers", index=True)
+        return table(DataFrame(columns), "Two spaces in numbers", index=True)
 
     def differences(
         self,
@@ -149,7 +150,7 @@ class Space:
                 for name in (left, right):
                     row[f"its neighbour for {name}"] = self.texts[self.neighbour[name][place]]
                 rows.append(row)
-        return [table(pd.DataFrame(rows), "Right for one of the two only")] if rows else []
+        return [table(DataFrame(rows), "Right for one of the two only")] if rows else []
 
     @cached_property
     def neighbour(self) -> dict[str, np.ndarray]:
@@ -177,7 +178,7 @@ class Space:
         title = f"What people ask, seen by {' and '.join(methods)}"
         return SpaceMap(pd.concat(planes, ignore_index=True), colours, title)
 
-    def _plane(self, method: str, projection: str) -> pd.DataFrame:
+    def _plane(self, method: str, projection: str) -> DataFrame:
         """All points on a plane, with what a map says of them; made once."""
         if (method, projection) not in self._planes:
             points = pd.concat([self._marked(), self.own.assign(method=OWN, right="")], ignore_index=True)
@@ -187,9 +188,9 @@ class Space:
             self._planes[method, projection] = plane.join(points).assign(panel=method, projection=METHODS[projection])
         return self._planes[method, projection]
 
-    def _marked(self) -> pd.DataFrame:
+    def _marked(self) -> DataFrame:
         """The utterances, with which methods place each of them well: as a label, and by their names."""
-        placed = pd.DataFrame(self.placed_well)
+        placed = DataFrame(self.placed_well)
         raw, trained = placed[RAW], placed.drop(columns=RAW)
         label = pd.Series("right for none", placed.index)
         label[raw] = "right for raw, not for all"
@@ -199,7 +200,7 @@ class Space:
         return self.utterances.assign(method=label, right=[f"\nnearest is right for: {name}" for name in names])
 
 
-def _shared_utterances(count: int) -> pd.DataFrame:
+def _shared_utterances(count: int) -> DataFrame:
     """Text, intent and corpus of utterances that ask for the same in several corpora, those of test splits first."""
     variants, rows = dict(INTENT_SETS.values()), []
     for intent, named in read_yaml(SHARED_INTENTS).items():
@@ -208,4 +209,4 @@ def _shared_utterances(count: int) -> pd.DataFrame:
             texts = [*records.filter(split="test").texts(), *records.texts()]
             for text in thin(list(dict.fromkeys(texts)), count):
                 rows.append({"text": text, "intent": intent, "corpus": corpus})
-    return pd.DataFrame(rows)
+    return DataFrame(rows)

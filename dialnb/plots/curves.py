@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
 
 from dialnb.plots.style import (
     COLUMN,
@@ -31,7 +32,7 @@ TICKS = 8
 
 @drawn_from("{panels}", "model", "epoch", "value")
 def scores_by_epoch(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     panels: str = "task",
     dashed: Sequence[str] = ("DSE-dropout",),
@@ -54,7 +55,7 @@ def scores_by_epoch(
 
 @drawn_from("{x}", "value", "{line}", "{panels}")
 def sweep(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     x: str,
     line: str = "",
@@ -104,7 +105,7 @@ def sweep(
     return figure
 
 
-def _line(axes: Axes, rows: pd.DataFrame, x: str, look: dict) -> bool:
+def _line(axes: Axes, rows: DataFrame, x: str, look: dict) -> bool:
     """Draw the mean over everything but ``x``, and a band where several seeds give an interval (then True)."""
     scores = interval_of_seeds(rows, x)
     (drawn,) = axes.plot(scores.index, scores["mean"], **look)
@@ -129,7 +130,7 @@ def _mark_settings(axes: Axes, settings: pd.Series, log_x: bool) -> None:
 
 
 @drawn_from("model", "step", "loss")
-def training_curves(data: pd.DataFrame) -> Figure:
+def training_curves(data: DataFrame) -> Figure:
     """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
     Losses of very different size stand on a logarithmic axis."""
     models = split(data.sort_values("step", kind="stable"), "model")

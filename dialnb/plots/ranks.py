@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, drawn_from
 
@@ -21,7 +22,7 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     [('a', 'b'), ('c', 'd')]
     """
     means = pd.Series(mean_ranks).sort_values(kind="stable")
-    groups: list[tuple[str, ...]] = []
+    groups = []
     for start in range(len(means)):
         near = means.iloc[start:] - means.iloc[start] <= difference + 1e-12
         group = tuple(near.index[near])
@@ -31,13 +32,13 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     return groups
 
 
-def _mean_ranks(data: pd.DataFrame) -> pd.Series:
+def _mean_ranks(data: DataFrame) -> pd.Series:
     """The mean rank of each method, the best first."""
     return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
 
 
 @drawn_from("method", "task", "rank")
-def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
+def critical_difference(data: DataFrame, *, difference: float) -> Figure:
     """Mean ranks on a line, the best on the left; a bar joins methods whose mean ranks differ by less than
     ``difference`` (Demšar 2006).
 
@@ -75,7 +76,7 @@ def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
 
 
 @drawn_from("method", "task", "rank")
-def rank_grid(data: pd.DataFrame) -> Figure:
+def rank_grid(data: DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
     means = _mean_ranks(data)
     grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 from jsonschema import Draft202012Validator
+from pandas import DataFrame
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
@@ -41,7 +42,7 @@ class Group:
     name: str
     runs: Sequence[Values] = ()
     folders: Sequence[Path] = ()
-    results: pd.DataFrame = field(default_factory=pd.DataFrame)
+    results: DataFrame = field(default_factory=DataFrame)
 
     @property
     def profile(self) -> str:
@@ -66,7 +67,7 @@ class Group:
         """The claims of the paper with their verdicts: those kept with a record, if it has all of them."""
         kept = read_json(self.record / "claims.json") if self.record else None
         if kept and [claim["id"] for claim in kept] == [claim.id for claim in load_claims(self.slug)]:
-            return Judged(pd.DataFrame(kept, dtype=object))
+            return Judged(DataFrame(kept, dtype=object))
         return self.judge()
 
     def judge(self) -> Judged:
@@ -98,7 +99,7 @@ def recorded_runs() -> list[Path]:
 
 def find_runs(places: Iterable[Path]) -> list[Path]:
     """Run folders among the given ones: each is one itself, or holds some directly."""
-    folders: list[Path] = []
+    folders = []
     for place in places:
         records = [*place.glob("run.json")] or sorted(place.glob("*/run.json"))
         if not records:
@@ -119,7 +120,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
 
     A run that cannot be read is added to the list `damaged`; without such a list it is an error.
     """
-    alike: dict[tuple, list[tuple]] = {}
+    alike = {}
     for folder in folders:
         try:
             run = read_run(folder)
@@ -133,12 +134,12 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
         key = (STUDIES.index(run["slug"]), -size, profile, settings)
         alike.setdefault(key, []).append((run, folder, rows))
-    groups: list[Group] = []
+    groups = []
     for _, runs in sorted(alike.items()):
         runs.sort(key=lambda entry: str(entry[0].get("updated")))
         latest = {run["parameters"].get("seed"): (run, folder, rows) for run, folder, rows in runs}
         records, places, parts = zip(*latest.values())
-        results = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
+        results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
         name = _page_name(records[-1], {group.name for group in groups})
         groups.append(Group(records[0]["slug"], name, records, places, results))
     return sorted(groups + without_runs(groups), key=lambda group: STUDIES.index(group.slug))
@@ -187,11 +188,11 @@ def read_record(path: Path, kind: str) -> Values:
     return record
 
 
-def _results(run: Values, folder: Path) -> pd.DataFrame:
+def _results(run: Values, folder: Path) -> DataFrame:
     """Tidy rows of a run; empty where it has none."""
     path = table_at(folder)
     if path is None or path.read_bytes().strip() == b"":
-        return pd.DataFrame()
+        return DataFrame()
     try:
         rows = rows_of(run, folder)
     except (OSError, ValueError, EOFError, LZMAError) as error:
@@ -201,7 +202,7 @@ def _results(run: Values, folder: Path) -> pd.DataFrame:
     return rows
 
 
-def rows_of(run: Values, folder: Path, *name: str) -> pd.DataFrame:
+def rows_of(run: Values, folder: Path, *name: str) -> DataFrame:
     """A table of a run, with the run's seed as that of the training where it names none."""
     rows = read_rows(folder, *name)
     seed = run["parameters"].get("seed", 0)

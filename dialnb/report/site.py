@@ -48,7 +48,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
 
     `left_out` says, for papers without a run, why there is none.
     """
-    damaged: list[Damaged] = []
+    damaged = []
     groups = gather(runs, damaged)
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[1]).is_file():
         raise DataError(f"{folder} holds files that are no report; name an empty folder, or one that a report made")
@@ -125,9 +125,9 @@ def _table(compared: Comparison, files: Path) -> Values:
     """A table for the page: rows gathered under their setting, statuses counted, downloads written."""
     table, grid = compared.table, compared.grid
     write_table(compared, files / "tables" / table.id)
-    blocks: dict[str, list[Values]] = {}
-    reasons: dict[str, dict[str, None]] = {}
-    substitutes: dict[str, None] = {}
+    blocks = {}
+    reasons = {}
+    substitutes = {}
     for row in grid:
         labels = dict(row["labels"])
         model = labels.pop("model")

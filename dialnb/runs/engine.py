@@ -130,7 +130,7 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
 
 def _in_a_thread(work: Callable[[], str]) -> str:
     """Do the work in a thread, so that Ctrl-C and SIGTERM end the command, and its kernel with it, not just a cell."""
-    reasons: list[str] = []
+    reasons = []
     thread = threading.Thread(target=lambda: reasons.append(work()), daemon=True)
     thread.start()
     while thread.is_alive():

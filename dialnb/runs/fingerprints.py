@@ -107,7 +107,7 @@ def code_version(function: Callable) -> str:
     """sha256 of the function's code and of all definitions of its package that it reaches."""
     known = {} if _hashed is None else _hashed
     if function not in known:
-        seen: dict[Place, str] = {}
+        seen = {}
         _visit_object(function, seen)
         known[function] = digest_of(json.dumps(sorted([*place, code] for place, code in seen.items())))
     return known[function]

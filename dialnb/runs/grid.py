@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import Dataset
 from dialnb.data.store import default_store
@@ -59,7 +60,7 @@ class Watch:
     ``last`` looks at the end as well, where a training may stop in the midst of an epoch.
     """
 
-    evaluate: Callable[..., pd.DataFrame] | None = None
+    evaluate: Callable[..., DataFrame] | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     best: str = ""
     keep: bool = False
@@ -136,7 +137,7 @@ class Trained(UserDict):
                 results[f"{name} after {epoch}", seed] = {"encoder": encoder}
         return Trained(models, results)
 
-    def times(self) -> pd.DataFrame:
+    def times(self) -> DataFrame:
         """What each training took and, where it was cut short, how long all printed epochs would take."""
         rows = []
         for name, result in self.firsts.items():
@@ -150,20 +151,20 @@ class Trained(UserDict):
             took = {"model": name, "steps": facts.steps, "minutes": facts.seconds / 60}
             took |= {"GPU memory (GB)": facts.peak_memory_gb, "printed steps": steps}
             rows.append(took | {"projected hours": steps * seconds / 3600})
-        return pd.DataFrame(rows).round(3)
+        return DataFrame(rows).round(3)
 
     def of_seed(self, name: str) -> dict[int, Values]:
         """The results of one model by seed."""
         return {seed: result for (model, seed), result in self.results.items() if model == name}
 
     @property
-    def curves(self) -> pd.DataFrame:
+    def curves(self) -> DataFrame:
         """Loss curves: step, epoch, loss, rate, model; those of the first seed where there are several."""
         parts = [result["curve"].assign(model=name) for name, result in self.firsts.items() if "curve" in result]
         return joined(parts, "model")
 
     @property
-    def watched(self) -> pd.DataFrame:
+    def watched(self) -> DataFrame:
         """What was seen after every epoch, with the column ``epoch`` and the labels of each model."""
         parts = []
         for (name, seed), result in self.results.items():
@@ -173,9 +174,9 @@ class Trained(UserDict):
         return joined(parts, "value")
 
 
-def joined(parts: Sequence[pd.DataFrame], *columns: str) -> pd.DataFrame:
+def joined(parts: Sequence[DataFrame], *columns: str) -> DataFrame:
     """Data frames one below the other; of none, an empty one with the ``columns`` that readers ask for."""
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns), dtype=object)
+    return pd.concat(parts, ignore_index=True) if parts else DataFrame(columns=list(columns), dtype=object)
 
 
 def model_of(result: Mapping[str, Any]) -> Encoder | Selector:
@@ -211,7 +212,7 @@ def train_model(
         places = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
         kept["epochs"] = {int(path.name): load_encoder(path) for path in places}
     if watch and watch.evaluate:
-        kept["watched"] = pd.DataFrame(read_json(folder / "watched.json") or [])
+        kept["watched"] = DataFrame(read_json(folder / "watched.json") or [])
     if heads := recipe_of(recipe).kept_heads:
         kept["layers"] = _head_weights(made.objective, heads)
     return kept
@@ -251,7 +252,7 @@ def make_encoder(recipe: PretrainingRecipe, encoder: Encoder | None, data: Readi
     return {"encoder": made, "curve": result.curve, "training": result}
 
 
-def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> pd.DataFrame:
+def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> DataFrame:
     """Spearman's correlation of cosines with the scores of ``pairs``: what development sets choose by."""
     return evaluate_similarity(encoder, pairs, dataset="dev", **encoding)
 
@@ -277,7 +278,7 @@ class Task:
     settings: Sequence[str] | Mapping[str, Any] = ()
     name: str = ""
     only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
-    floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
+    floors: Mapping[str, Callable[..., DataFrame] | None] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
     items: bool = True
 
@@ -321,7 +322,7 @@ class Answer(NamedTuple):
     """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
 
     question: Question
-    rows: pd.DataFrame
+    rows: DataFrame
     more: Mapping[str, Any]
 
 
@@ -391,7 +392,7 @@ class Grid:
     def _waiting(self, start: str, result: Mapping[str, Any] | None, seeds: Sequence[int]) -> dict[Question, Job]:
         """What waited for a model: those that start from it and, with several workers, the questions to it. Models
         that start from none of these wait for the start ""."""
-        jobs: dict[Question, Job] = {}
+        jobs = {}
         for name, model in self.models.items():
             if model.recipe and start == (model.start if model.start in self.models else ""):
                 encoder = model_of(result) if result else self._start(model)

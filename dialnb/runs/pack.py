@@ -143,7 +143,7 @@ def pack_project(root: Path, folder: Path) -> None:
 
 def usual_packages() -> dict[str, str]:
     """The usual packages of a GPU machine and all that they need, as far as they are known here."""
-    found: dict[str, str] = {}
+    found = {}
     todo = list(USUAL)
     while todo:
         name = canonicalize_name(todo.pop())
@@ -165,7 +165,7 @@ def read_have(path: Path) -> dict[str, str]:
 def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, str]:
     """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
     leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
-    found: dict[str, str] = {}
+    found = {}
     todo = requirements("dialnb", target.markers())
     if not todo:
         raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .")

@@ -42,7 +42,7 @@ CODE = Path(__file__).resolve().parents[2]
 
 def provenance() -> Values:
     """Everything about this process that its results may depend on."""
-    packages: dict[str, str | None] = {"python": platform.python_version()}
+    packages = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             packages[name] = metadata.version(name)
@@ -77,7 +77,7 @@ def hardware() -> Values:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
     about = Path("/proc/cpuinfo")
     named = re.search("model name.*: (.*)", about.read_text(encoding="utf-8")) if about.is_file() else None
-    found: Values = {
+    found = {
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": named[1] if named else platform.processor() or "not stated",

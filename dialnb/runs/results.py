@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pandas import DataFrame
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -94,7 +95,7 @@ def _encode(value: Any, folder: Path) -> Any:
         return {"$": "tuple", "value": _encode(list(value), folder)}
     if isinstance(value, dict):
         return {"$": "dict", "value": _encode([list(pair) for pair in value.items()], folder)}
-    if isinstance(value, pd.DataFrame):
+    if isinstance(value, DataFrame):
         columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
         is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
         parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
@@ -148,9 +149,9 @@ def _decode(body: Any, folder: Path) -> Any:
     return STORABLE[kind](**value)
 
 
-def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> pd.DataFrame:
+def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> DataFrame:
     series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
-    frame = pd.concat(series, axis=1) if series else pd.DataFrame()
+    frame = pd.concat(series, axis=1) if series else DataFrame()
     if series:
         frame.columns = names
     if index is not None:

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.claims import judge_claims, load_claims, training_shares
 from dialnb.claims.papers import compare_table, select
@@ -87,7 +88,7 @@ class Run:
 
     def __init__(self, slug: str, profile: str, settings: Settings, folder: Path, root: Path) -> None:
         self.slug, self.profile, self.settings, self.folder, self.root = slug, profile, settings, folder, root
-        self.results, self.items = pd.DataFrame(), pd.DataFrame()
+        self.results, self.items = DataFrame(), DataFrame()
         self.missing: list[dict[str, str]] = []
         self.stages: list[StageRecord] = []
         self.facts: Values = {}
@@ -195,7 +196,7 @@ class Run:
             self.add_items(pd.concat(items, ignore_index=True))
         return answers
 
-    def ask(self, trained: Trained, tasks: Sequence[Task]) -> pd.DataFrame:
+    def ask(self, trained: Trained, tasks: Sequence[Task]) -> DataFrame:
         """Ask and give the rows back, model by model, without keeping them: coordinates of a figure, for example."""
         order = list(trained)
         parts = sorted(self.answers(trained, tasks), key=lambda answer: order.index(answer.question.model))
@@ -206,8 +207,8 @@ class Run:
         trained: Trained,
         tasks: Iterable[Task],
         floors: Encoder | None = None,
-        keep: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows,
-    ) -> pd.DataFrame:
+        keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    ) -> DataFrame:
         """Ask what the profile takes of the tasks; the rows that ``keep`` lets pass join the results. Of the other
         tables, say why they are empty."""
         wanted = []
@@ -310,7 +311,7 @@ class Run:
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def add(self, rows: pd.DataFrame, **labels: Any) -> Run:
+    def add(self, rows: DataFrame, **labels: Any) -> Run:
         """Keep tidy rows, with `labels` (model, table ...) as further columns; the run's encoder and the seed of its
         trainings unless they are named.
 
@@ -325,19 +326,19 @@ class Run:
         self.results = _latest([self.results, rows], MEASURED)
         return self
 
-    def add_items(self, rows: pd.DataFrame, **labels: Any) -> Run:
+    def add_items(self, rows: DataFrame, **labels: Any) -> Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
         rows = _with_labels(rows.assign(**labels), {"train_seed": self.settings["seed"]})
         self.items = _latest([self.items, rows], ("value",))
         return self
 
-    def rows(self, table: str) -> pd.DataFrame:
+    def rows(self, table: str) -> DataFrame:
         """The tidy rows of one table so far."""
         return self.results[self.results["table"] == table] if "table" in self.results else self.results
 
     def summary(
         self, table: str, index: list[str], columns: list[str], digits: int = 2, **where: Any
-    ) -> pd.DataFrame | Sentence:
+    ) -> DataFrame | Sentence:
         """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print; without
         rows, the sentence that says why."""
         rows = select(self.rows(table), where)
@@ -347,7 +348,7 @@ class Run:
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(digits)
 
-    def times(self, trained: Trained) -> pd.DataFrame:
+    def times(self, trained: Trained) -> DataFrame:
         """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
         times = self._tables["training-times"] = trained.times()
         if len(times) > 8:
@@ -378,7 +379,7 @@ class Run:
         name: str,
         figure: Callable | Figure,
         *,
-        data: pd.DataFrame,
+        data: DataFrame,
         caption: str,
         alt: str,
         otherwise: str = "",
@@ -468,12 +469,12 @@ class Run:
         return {"data": data, "encoders": encoders, "licences": licences}
 
 
-def _with_labels(rows: pd.DataFrame, labels: Mapping[str, Any]) -> pd.DataFrame:
+def _with_labels(rows: DataFrame, labels: Mapping[str, Any]) -> DataFrame:
     """Rows with further columns, where they do not have them."""
     return rows.assign(**{name: value for name, value in labels.items() if name not in rows})
 
 
-def _latest(parts: Sequence[pd.DataFrame], measured: Iterable[str]) -> pd.DataFrame:
+def _latest(parts: Sequence[DataFrame], measured: Iterable[str]) -> DataFrame:
     """Rows one below the other; of those that differ in nothing but what was measured, the last."""
     rows = pd.concat(parts, ignore_index=True)
     identity = [name for name in rows if name not in measured]

@@ -207,7 +207,7 @@ def reader(
 @functools.cache
 def all_readers() -> dict[str, Reader]:
     """Every reader of this package by dataset name."""
-    found: dict[str, Reader] = {}
+    found = {}
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         for item in vars(importlib.import_module(info.name)).values():
             if isinstance(item, Reader) and found.setdefault(item.dataset, item) is not item:

@@ -26,7 +26,7 @@ def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[tuple[str
 
 def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Records:
     """DSE's re-split: per class, in file order, the first ``percent`` % (rounded up) are train, the rest is test."""
-    classes: dict[str, list[IntentUtterance]] = {}
+    classes = {}
     for item in rows:
         classes.setdefault(item.intent, []).append(item)
     for items in classes.values():

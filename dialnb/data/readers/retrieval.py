@@ -66,7 +66,7 @@ def sessions(files: Files, groups: Iterable[MatchingGroup]) -> Records:
 
     A dialogue that another row was cut from too is left out.
     """
-    seen: set[tuple[str, ...]] = set()
+    seen = set()
     for number, group in enumerate(groups):
         said = tuple(text for text in (*group.before, group.candidates[0], *group.after) if text.strip())
         if said in seen:

@@ -73,7 +73,7 @@ def _utterance(turn: Any) -> Utterance:
 
 def _tm1_splits(files: Files) -> dict[str, str]:
     """Conversation id -> split; only the self-dialogues were split, the rest counts as training data."""
-    splits: dict[str, str] = {}
+    splits = {}
     for split in TRAIN_DEV_TEST:
         for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
             splits[line.strip().rstrip(",")] = split
@@ -103,7 +103,7 @@ def _shard(files: Files, key: str) -> Records:
 
     Of several rows of one conversation the longest is kept; calls of the ticket service between the turns are not text.
     """
-    longest: dict[str, list[Utterance]] = {}
+    longest = {}
     for recent, target, name in csv.reader(files.lines(key), delimiter="\t"):
         recent, _, before = recent.partition("<C>")
         parts = MARKER.split(before + recent + target)[1:]
