@@ -5,8 +5,6 @@
 >>> records = dialnb.load("CLINC150", split="test")      # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version

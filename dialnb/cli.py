@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 something failed (a bad file, no network, a claim that can
 wrong (an unknown name or option, an impossible value); 130 interrupted.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Sequence

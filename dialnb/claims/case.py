@@ -1,7 +1,5 @@
 """What claims are judged on: results, scores of single items, and the floors that a trained model must be above."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

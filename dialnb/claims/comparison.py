@@ -4,8 +4,6 @@
 and data are the paper's; any other cell is a substitute and says what stands in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import nan, sqrt

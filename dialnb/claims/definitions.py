@@ -20,8 +20,6 @@ the paper check, where the paper prints its numbers elsewhere); `split` {column:
 with the words after its statement). A side that names several models stands for their mean.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

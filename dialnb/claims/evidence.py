@@ -5,8 +5,6 @@ A *unit* is what one training is scored on: a test item where scores of items ar
 All rows here are those of `dialnb.claims.rows.prepared`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import atanh, sqrt, tanh
 

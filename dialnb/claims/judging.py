@@ -12,8 +12,6 @@ A verdict is *holds* or *fails* where the whole 95 % interval lies on one side o
 run where fewer than half of its comparisons could be judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache

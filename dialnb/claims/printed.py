@@ -1,7 +1,5 @@
 """The cells that a paper prints, as tidy rows: what its claims are judged on first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

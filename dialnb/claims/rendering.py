@@ -1,7 +1,5 @@
 """One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tidy rows made ready to be compared many times, and the check that they can be told apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What became of a claim, in words: the verdict, what it rests on, and how far to trust it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`dialnb data`: what there is, where it comes from, whether it is intact, and what it counts to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import textwrap

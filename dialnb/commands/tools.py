@@ -1,7 +1,5 @@
 """`dialnb pack | export | figures | merge | compare`: what goes before and after a run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

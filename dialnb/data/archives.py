@@ -4,8 +4,6 @@ An archive that unpacks to far more than it should is refused with a `DataError`
 devices are passed over.
 """
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 import zipfile

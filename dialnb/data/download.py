@@ -1,7 +1,5 @@
 """One HTTP download that survives cuts, stalls and restarts, or says in a sentence why it cannot."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

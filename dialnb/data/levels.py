@@ -1,7 +1,5 @@
 """Where evaluation data may come from: what `papers/<slug>/data.yaml` names, and the best of it within reach."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -13,8 +13,6 @@ What a file holds is told by its columns (keys, in JSON lines); others are left 
 In a CSV a cell with several values separates them by ``|``, and slots are written ``city=Boston|day=Monday``.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import io

@@ -3,8 +3,6 @@
 A cell that cannot be read raises a ValueError, a sentence to which the reader of the file adds the line.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

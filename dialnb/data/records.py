@@ -4,8 +4,6 @@ A record is one raw item of a dataset as published, before any method-specific p
 immutable, hold plain Python values and carry the ``split`` they were published in.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -7,8 +7,6 @@ list the pinned copies and their files; `counts.yaml` holds what is printed abou
 datasets make up a corpus.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A record is the list of its fields in order, records within records likewise. No
 checksummed: a file that does not check out is made again, never trusted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gc

@@ -1,7 +1,5 @@
 """How to cite the papers, as BibTeX."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 FILE = Path(__file__).with_name("citations.bib")

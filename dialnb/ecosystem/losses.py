@@ -4,8 +4,6 @@ Every loss takes the SentenceTransformer that is trained. A ``head`` is a small 
 papers train along and drop afterwards: ``"contrastive"``, ``"tanh"``, ``"linear"`` or ``"none"``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A dialogue of one's own: what every method makes of it for training, and what each would answer."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

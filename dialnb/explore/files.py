@@ -1,7 +1,5 @@
 """Data of one's own on the tour: small files that come with the package, and how every method does on a file."""
 
-from __future__ import annotations
-
 from importlib.resources import as_file, files
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A map is one notebook output in two forms: an interactive one for JupyterLab (dr
 installed with it and needs no network; the menus work without a kernel), and a picture for everything else.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import dataclass
 from html import escape

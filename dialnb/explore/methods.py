@@ -3,8 +3,6 @@
 They show what a method does to a space, not how good it is; the papers' notebooks train longer, on more.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

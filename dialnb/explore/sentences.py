@@ -1,7 +1,5 @@
 """Sentences of one's own among those of the corpora: how similar, next to which, and where on the map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

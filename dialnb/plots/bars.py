@@ -1,7 +1,5 @@
 """Bars beside each other: a share or score of several models, with intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

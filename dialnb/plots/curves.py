@@ -1,7 +1,5 @@
 """Lines with intervals: scores over epochs, scores over a setting, losses over steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dialogues on paper: the inputs that UMS makes of one (Figure 2), and what two models think of a reply (Figure 1)."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D

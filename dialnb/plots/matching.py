@@ -1,7 +1,5 @@
 """DialogueCSE: how a response meets its context (Figure 1), and the matching matrices of real turns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

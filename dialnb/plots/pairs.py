@@ -1,7 +1,5 @@
 """How DSE makes its pairs (Figure 2), drawn on a real dialogue."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks of several methods on several tasks: the critical-difference diagram, and the grid behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Explanations that are drawn, not plotted: a page measured in inches, filled from the top down."""
 
-from __future__ import annotations
-
 from textwrap import fill
 
 import pandas as pd

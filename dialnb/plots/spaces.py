@@ -1,7 +1,5 @@
 """Embedding spaces: projections side by side, and uniformity against alignment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

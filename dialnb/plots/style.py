@@ -1,7 +1,5 @@
 """The look of every figure: one palette, one style, one way to save, one way to say which columns are missing."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps

@@ -1,7 +1,5 @@
 """TaDSE's drawings on real utterances: what templates add to a space (F1), the losses (F2), the whole system (F3)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What WMDC starts from, drawn: how few utterances make up much of a corpus, and one response with its windows."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """What there is to report: run folders in, one group per paper and setting out, with the seeds of a group pooled."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

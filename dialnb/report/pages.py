@@ -1,7 +1,5 @@
 """What the pages are made of: templates, and texts, notebooks and pictures of others with nothing in them that acts."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes the site: an overview, one page per paper and setting, the executed notebooks, and everything to download."""
 
-from __future__ import annotations
-
 import glob
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Figures of a run, kept with the data they were drawn from, so that they can be drawn again without training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The archive unpacks into one folder and runs from there with PYTHONPATH alone: n
 needed. Packages that the machine has already stay out; the others lie unpacked in `site-packages/`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What a run would need, without running it: its parameters, and which data and encoders are on this machine."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from dialnb.data.datasets import find_reader, records_path

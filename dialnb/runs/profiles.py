@@ -14,8 +14,6 @@ Types: int, float, str, bool, encoder (a bundled name, a folder or a hub id; `ch
 Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` say otherwise.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

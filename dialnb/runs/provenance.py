@@ -1,7 +1,5 @@
 """Where a run comes from: commit, packages, hardware, data and encoders with their hashes and licences."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -5,8 +5,6 @@ tensors, encoders and selectors lie beside it in files of their own, each with i
 neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from pathlib import Path

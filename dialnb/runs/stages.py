@@ -8,8 +8,6 @@ What a stage hands out is always what was read back from disk, so a run that fin
 and a run that was killed half-way all see the same bytes.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import shutil

@@ -4,8 +4,6 @@ Small encoders keep a GPU waiting for the host, and few-shot fine-tuning does so
 do not. Every process has its own random generators, and a stage seeds itself: the results are those of one process.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

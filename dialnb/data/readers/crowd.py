@@ -1,7 +1,5 @@
 """Conversations collected from crowd workers: MetaLWOZ, MDC (MSR-E2E), Frames, STAR, Topical-Chat, Self-dialogue."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """DSTC2: spoken restaurant search between people and machines, put together from what is public of it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from posixpath import basename

@@ -1,7 +1,5 @@
 """Judged dialogues of DiaEval, CI-ToD (consistency) and DECODE (contradiction): the last utterance is judged."""
 
-from __future__ import annotations
-
 from posixpath import basename
 
 from dialnb.data.readers import SPLITS, Files, Records, reader

@@ -1,7 +1,5 @@
 """Labelled utterances: CLINC150, BANKING77, SNIPS, ATIS, MultiDoGO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

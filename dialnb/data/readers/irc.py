@@ -4,8 +4,6 @@ The corpus stands in for DSTC7-Ubuntu, which was drawn from the same resource, a
 the same channel. The selection sets are ours: made by rule from a published seed, never the official ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

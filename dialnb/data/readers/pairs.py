@@ -1,7 +1,5 @@
 """Sentence pairs: similarity (STS-B), natural language inference, questions with answers (AmazonQA)."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Mapping
 from posixpath import basename

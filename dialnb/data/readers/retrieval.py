@@ -1,7 +1,5 @@
 """DialogueCSE's released files: semantic retrieval ("select"), sentence similarity ("sts") and a training sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from dialnb.data.readers import Files, Records, in_turn, reader, unique

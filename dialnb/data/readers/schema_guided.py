@@ -1,7 +1,5 @@
 """Dialogues annotated frame by frame: the Schema-Guided Dialogue corpus and the simulated dialogues of GSIM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

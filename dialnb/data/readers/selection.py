@@ -1,7 +1,5 @@
 """Response selection: rows ``label TAB utterance TAB ... TAB response`` (Ubuntu V1, Douban, E-commerce) and DSTC7."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from posixpath import basename

@@ -6,8 +6,6 @@
 ``tm1``                the original JSON files of TM-1; those of TM-2 are the dataset Taskmaster-2
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from itertools import chain

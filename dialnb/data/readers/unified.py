@@ -1,7 +1,5 @@
 """Corpora kept in the unified format of the ConvLab toolkit: KVRET (also known as SMD) and DailyDialog."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dialnb.data.readers import SPEAKERS, SPLITS, TRAIN_DEV_TEST, Files, Records, reader, unique

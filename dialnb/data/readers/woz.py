@@ -1,7 +1,5 @@
 """Wizard-of-Oz task dialogues from Cambridge: WOZ 2.0, CamRest676 and MultiWOZ 2.1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from posixpath import basename
 from typing import Any
