@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Fields = Mapping[str, Any]
+"""What a YAML file says under its names, or the columns and values that select tidy rows."""
+
 Values = dict[str, Any]
 """Values by name: the facts of a record, the inputs of a stage, what a training gave."""
 

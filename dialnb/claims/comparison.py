@@ -207,7 +207,7 @@ class Comparer:
         return NOT_RUN, general[0] if general else "not part of this run"
 
 
-def row_selectors(spec: Fields, labels: Mapping[str, str]) -> dict[str, Any]:
+def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
     """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
     where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
     for rule in spec.get("rows", ()):

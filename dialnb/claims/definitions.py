@@ -100,7 +100,7 @@ def parse_claims(slug: str, raw: list[Fields], where: str) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _split(entry: Fields) -> list[dict[str, Any]]:
+def _split(entry: Fields) -> list[Fields]:
     """One entry per value of the column that it names under `split` (or per values, A/B), or the entry itself."""
     rest = {name: value for name, value in entry.items() if name != "split"}
     if "split" not in entry:

@@ -44,6 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
+from dialnb.files import Fields
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -65,7 +66,7 @@ def judge_claims(
     not_run: Iterable[Mapping[str, str]] = (),
     items: DataFrame | None = None,
     training: Mapping[str, float] | None = None,
-    faults: Iterable[Mapping[str, Any]] = (),
+    faults: Iterable[Fields] = (),
 ) -> Judged:
     """Every claim of a paper with its verdict; a claim whose rows cannot be told apart is not run, and says so."""
     case = Case(results, slug, items, training or {}, tuple(faults))

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, check_known
-from dialnb.files import project_root, read_yaml
+from dialnb.files import Fields, project_root, read_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,6 @@ FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
 Cell = float | int | str | None
-Fields = Mapping[str, Any]
-"""What a YAML file says under its names, or the columns and values that select tidy rows."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import pandas as pd
 
@@ -24,7 +23,7 @@ def printed_rows(slug: str) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _rows_of(table: Table, spec: Fields) -> Iterator[dict[str, Any]]:
+def _rows_of(table: Table, spec: Fields) -> Iterator[Fields]:
     """The cells of one table; averages and summaries get the metric of their column's name, `ratios` are computed."""
     summaries = [*(check["column"] for check in table.average_checks), *spec.get("derived", {})]
     columns = {column: {"metric": column} for column in summaries}

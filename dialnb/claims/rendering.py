@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader
 from pandas import DataFrame
 
 from dialnb.claims.papers import Cell, Table
+from dialnb.files import Fields
 
 OWN = "own"
 """The kind of tables of which nothing was printed."""
@@ -47,7 +48,7 @@ class Comparison:
         return ("ours",) if self.table.kind == OWN else ("ours", "paper", "difference")
 
     @cached_property
-    def grid(self) -> list[dict[str, Any]]:
+    def grid(self) -> list[Fields]:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
         best = self._best()
         found = []
@@ -81,7 +82,7 @@ class Comparison:
         shown = {name: getattr(self, name) for name in names}
         return render(template, **shown, columns=list(self.table.columns), bold=bold.format, escape=escape)
 
-    def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
+    def _cell(self, cell: Any, best: bool) -> Fields:
         """The texts of one cell; `facts` is what a reader sees who points at it."""
         ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
         interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"

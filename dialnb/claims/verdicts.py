@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any
 
 import pandas as pd
 
@@ -124,7 +123,7 @@ class Judged:
 
     frame: pd.DataFrame
 
-    def to_dict(self, orient: str = "records") -> list[dict[str, Any]]:
+    def to_dict(self, orient: str = "records") -> list[Fields]:
         """Plain records, as `claims.json` holds them."""
         return self.frame.to_dict(orient)
 

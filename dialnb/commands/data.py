@@ -12,6 +12,7 @@ from tabulate import tabulate
 
 from dialnb.commands import JSON
 from dialnb.errors import DataError
+from dialnb.files import Fields, Values
 
 MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 NAMES = argument("names", nargs=-1, metavar="[NAME]...")
@@ -192,7 +193,7 @@ def stats(names: Sequence[str], as_json: bool) -> None:
     show([asdict(count) for count in counts], as_json)
 
 
-def bundled_rows(index: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def bundled_rows(index: Mapping[str, Fields]) -> list[Values]:
     """One row per variant that is stored; what is derived from one is named beside it."""
     rows = []
     for name, entry in index.items():
@@ -235,7 +236,7 @@ def describe(about: Mapping[str, str]) -> None:
         print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
 
 
-def show(rows: Sequence[Mapping[str, Any]], as_json: bool = False) -> None:
+def show(rows: Sequence[Fields], as_json: bool = False) -> None:
     """Print a table with aligned columns, numbers to the right; the last column may be as long as it likes."""
     if as_json:
         return print_json(rows)

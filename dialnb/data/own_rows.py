@@ -18,6 +18,7 @@ from dialnb.data.records import (
     ScoredPair,
     SelectionGroup,
     Slot,
+    Texts,
     Utterance,
 )
 from dialnb.data.tables import fields
@@ -42,8 +43,8 @@ class Kind:
 
     what: str
     record: type
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
+    required: Texts
+    optional: Texts
 
     def make(self, row: Row) -> Record | Turn:
         """The record of a row, field by field."""
@@ -109,7 +110,7 @@ def _several(row: Row, field: str) -> list:
     return value
 
 
-def _texts(row: Row, field: str, least: int = 0) -> tuple[str, ...]:
+def _texts(row: Row, field: str, least: int = 0) -> Texts:
     texts = tuple(_text({field: value}, field) for value in _several(row, field))
     if len(texts) < least:
         raise ValueError(f"{field!r} should have at least {least} value(s), but has {len(texts)}")

@@ -6,6 +6,8 @@ immutable, hold plain Python values and carry the ``split`` they were published 
 
 from dataclasses import dataclass
 
+Texts = tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -23,7 +25,7 @@ class Utterance:
 
     speaker: str
     text: str
-    acts: tuple[str, ...] = ()
+    acts: Texts = ()
     slots: tuple[Slot, ...] = ()
     intent: str = ""
 
@@ -34,7 +36,7 @@ class Dialogue:
 
     id: str
     utterances: tuple[Utterance, ...]
-    domains: tuple[str, ...] = ()
+    domains: Texts = ()
     split: str = "train"
 
 
@@ -54,8 +56,8 @@ class SelectionGroup:
     """Response selection: one context, its candidate responses and a 0/1 label for each."""
 
     id: str
-    context: tuple[str, ...]
-    candidates: tuple[str, ...]
+    context: Texts
+    candidates: Texts
     labels: tuple[int, ...]
     split: str = "test"
 
@@ -87,7 +89,7 @@ class InferenceItem:
     """Inference over a sequence of utterances: a judged dialogue (last utterance judged) or (premise, hypothesis)."""
 
     id: str
-    utterances: tuple[str, ...]
+    utterances: Texts
     label: str
     split: str = "train"
 
@@ -105,9 +107,9 @@ class QuestionAnswer:
 class MatchingGroup:
     """A DialogueCSE training row: utterances before and after the response, and candidates (the true one first)."""
 
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    candidates: tuple[str, ...]
+    before: Texts
+    after: Texts
+    candidates: Texts
     labels: tuple[int, ...]
     split: str = "train"
 

@@ -23,7 +23,7 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
-from dialnb.files import LOCK, Values, make_folder, read_json, say, time_of, write_json, write_whole
+from dialnb.files import LOCK, Fields, Values, make_folder, read_json, say, time_of, write_json, write_whole
 from dialnb.models.places import encoder_name
 from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.provenance import provenance
@@ -46,7 +46,7 @@ class Request:
     profile: str = "quick"
     seed: int = 1
     encoder: str = ""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Fields = field(default_factory=dict)
     out: Path = Path("runs")
 
     @property

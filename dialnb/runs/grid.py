@@ -28,7 +28,7 @@ from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Lacking, Reading
-from dialnb.files import Values, read_json, write_json
+from dialnb.files import Fields, Values, read_json, write_json
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from dialnb.training import TrainingSettings
@@ -61,7 +61,7 @@ class Watch:
     """
 
     evaluate: Callable[..., DataFrame] | None = None
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Fields = field(default_factory=dict)
     best: str = ""
     keep: bool = False
     last: bool = False
@@ -82,10 +82,10 @@ class Model:
     recipe: str | Recipe | PretrainingRecipe = ""
     start: str = ""
     data: Reading | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Fields = field(default_factory=dict)
+    options: Fields = field(default_factory=dict)
     watch: Watch | None = None
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Fields = field(default_factory=dict)
     pooling: str = ""
     seeds: Sequence[int] = ()
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
@@ -179,7 +179,7 @@ def joined(parts: Sequence[DataFrame], *columns: str) -> DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else DataFrame(columns=list(columns), dtype=object)
 
 
-def model_of(result: Mapping[str, Any]) -> Encoder | Selector:
+def model_of(result: Fields) -> Encoder | Selector:
     """The model within what a training stage gave."""
     return result.get("selector") or result["encoder"]
 
@@ -275,18 +275,18 @@ class Task:
     table: str
     evaluate: Callable[..., Any]
     data: str | Mapping[str, Dataset]
-    settings: Sequence[str] | Mapping[str, Any] = ()
+    settings: Sequence[str] | Fields = ()
     name: str = ""
-    only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
+    only: Sequence[str] | Mapping[str, Fields] = ()
     floors: Mapping[str, Callable[..., DataFrame] | None] = field(default_factory=dict)
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Fields = field(default_factory=dict)
     items: bool = True
 
     @property
     def title(self) -> str:
         return self.name or self.evaluate.__name__.removesuffix("_of").replace("_", " ")
 
-    def values(self, settings: Mapping[str, Any]) -> Values:
+    def values(self, settings: Fields) -> Values:
         """What the function is called with besides encoder and records."""
         if isinstance(self.settings, Mapping):
             return dict(self.settings)
@@ -323,7 +323,7 @@ class Answer(NamedTuple):
 
     question: Question
     rows: DataFrame
-    more: Mapping[str, Any]
+    more: Fields
 
 
 class Grid:
@@ -389,7 +389,7 @@ class Grid:
             return {}
         return self._waiting(key.model, result, (key.seed,))
 
-    def _waiting(self, start: str, result: Mapping[str, Any] | None, seeds: Sequence[int]) -> dict[Question, Job]:
+    def _waiting(self, start: str, result: Fields | None, seeds: Sequence[int]) -> dict[Question, Job]:
         """What waited for a model: those that start from it and, with several workers, the questions to it. Models
         that start from none of these wait for the start ""."""
         jobs = {}
@@ -403,7 +403,7 @@ class Grid:
             jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
         return jobs
 
-    def _reported(self, name: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _reported(self, name: str, result: Fields) -> Fields:
         """The model that the rows are about, read as its row asks."""
         model = self.models[name]
         if model.report and result.get("epochs"):
@@ -413,7 +413,7 @@ class Grid:
         return result
 
 
-def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int) -> Job:
+def job_of(profile: Fields, model: Model, encoder: Encoder, seed: int) -> Job:
     """The stage that trains a model from an encoder; equal models of several notebooks are the same stage."""
     if isinstance(model.recipe, PretrainingRecipe):
         recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
@@ -438,7 +438,7 @@ def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int
 def questions(
     run: Run,
     tasks: Iterable[Task],
-    results: Mapping[tuple[str, int], Mapping[str, Any]],
+    results: Mapping[tuple[str, int], Fields],
     pieces: Encoder | None = None,
 ) -> dict[Question, Job]:
     """The stages of every task, dataset and model, then of the floors, whose words are the ``pieces`` of an encoder, as

@@ -32,6 +32,7 @@ from dialnb.files import (
     LOCK,
     MEASURED,
     PACKAGED,
+    Fields,
     Values,
     make_folder,
     project_root,
@@ -59,7 +60,7 @@ def start(
     profile: str = "quick",
     seed: int = 1,
     encoder: str = "",
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Fields | None = None,
     out: str | Path = "",
 ) -> Run:
     """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
@@ -469,7 +470,7 @@ class Run:
         return {"data": data, "encoders": encoders, "licences": licences}
 
 
-def _with_labels(rows: DataFrame, labels: Mapping[str, Any]) -> DataFrame:
+def _with_labels(rows: DataFrame, labels: Fields) -> DataFrame:
     """Rows with further columns, where they do not have them."""
     return rows.assign(**{name: value for name, value in labels.items() if name not in rows})
 

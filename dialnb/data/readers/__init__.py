@@ -31,7 +31,7 @@ from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
-from dialnb.data.records import Record, Utterance
+from dialnb.data.records import Record, Texts, Utterance
 from dialnb.data.sources import get_source, known_name
 from dialnb.errors import DataError
 
@@ -156,9 +156,9 @@ class Reader:
     """A reading function with what the cache must know about it."""
 
     dataset: str
-    variants: tuple[str, ...]
+    variants: Texts
     version: int
-    sources: tuple[str, ...]
+    sources: Texts
     function: Callable[..., Records]
 
     def __call__(self, files: Files, variant: str | None = None) -> Records:
@@ -194,7 +194,7 @@ class Reader:
 
 
 def reader(
-    dataset: str, *, variants: tuple[str, ...] = (), version: int = 1, sources: tuple[str, ...] = ()
+    dataset: str, *, variants: Texts = (), version: int = 1, sources: Texts = ()
 ) -> Callable[[Callable[..., Records]], Reader]:
     """Make a generator function the reader of ``dataset``.
 
@@ -221,7 +221,7 @@ def get_reader(dataset: str) -> Reader:
     return known[known_name("dataset", dataset, known)]
 
 
-def unique(values: Iterable[str]) -> tuple[str, ...]:
+def unique(values: Iterable[str]) -> Texts:
     """Each value once, in order of first appearance."""
     return tuple(dict.fromkeys(values))
 
