@@ -65,7 +65,7 @@ class Dataset(Sequence):
 
     def __reduce__(self) -> tuple:
         """To another process goes what opens the same table there, and the rows."""
-        open_again = self.open_again or partial(load, self.name, self.variant or None)
+        open_again = self.open_again or partial(load, self.name, self.variant)
         return _restore, (open_again, self.rows, self.fingerprint)
 
     def __repr__(self) -> str:
@@ -169,11 +169,11 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
     records are read once more, so that what is kept is always named after the bytes it came from.
     """
     fingerprint = _fingerprint(reader, variant, store)
-    path = records_path(reader, variant or None, store, fingerprint)
+    path = records_path(reader, variant, store, fingerprint)
     table = _in_use.get(path) or reader.stored(variant) or open_table(path, fingerprint)
     if table is None:
         files = Files(store, reader.sources[0])
-        table = build_table(reader(files, variant or None), path, fingerprint, files.skipped)
+        table = build_table(reader(files, variant), path, fingerprint, files.skipped)
         if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
             return _table(reader, variant, store)

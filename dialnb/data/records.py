@@ -7,9 +7,10 @@ immutable, hold plain Python values and carry the ``split`` they were published 
 from dataclasses import dataclass
 
 Texts = tuple[str, ...]
+record = dataclass(frozen=True, slots=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slot:
     """A named value; ``start`` and ``end`` are character offsets in the text it occurs in (-1: not aligned)."""
 
@@ -19,7 +20,7 @@ class Slot:
     end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Utterance:
     """Everything one speaker says in one turn. ``speaker`` is "user" or "system", or a nickname in chat logs."""
 
@@ -30,7 +31,7 @@ class Utterance:
     intent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dialogue:
     """An ordered conversation; ``domains`` are the corpus' own names (services, tasks, topics)."""
 
@@ -40,7 +41,7 @@ class Dialogue:
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IntentUtterance:
     """One labelled utterance with its slot spans (empty where the dataset has none)."""
 
@@ -51,7 +52,7 @@ class IntentUtterance:
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SelectionGroup:
     """Response selection: one context, its candidate responses and a 0/1 label for each."""
 
@@ -62,7 +63,7 @@ class SelectionGroup:
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetrievalQuery:
     """Semantic retrieval: a sentence and the ids (rows of the same split) of relevant and irrelevant candidates."""
 
@@ -74,7 +75,7 @@ class RetrievalQuery:
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScoredPair:
     """Two sentences and a human similarity score on the dataset's own scale."""
 
@@ -84,7 +85,7 @@ class ScoredPair:
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InferenceItem:
     """Inference over a sequence of utterances: a judged dialogue (last utterance judged) or (premise, hypothesis)."""
 
@@ -94,7 +95,7 @@ class InferenceItem:
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QuestionAnswer:
     """A question and the answer given to it."""
 
@@ -103,7 +104,7 @@ class QuestionAnswer:
     category: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchingGroup:
     """A DialogueCSE training row: utterances before and after the response, and candidates (the true one first)."""
 

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import gc
 import json
-import os
 import typing
 import warnings
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from filelock import FileLock
 
 from dialnb.data.records import RECORDS, Record
 from dialnb.errors import DataError
-from dialnb.files import digest_of, write_whole
+from dialnb.files import digest_of, make_folder, write_whole
 
 FORMAT = 1
 
@@ -72,8 +71,10 @@ def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: 
     ``skipped`` is looked at once all records are read. If another process builds the same file, wait for it and use it.
     Where nothing can be written, the table is kept in memory only.
     """
-    if not _is_writable(path.parent):
-        warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
+    try:
+        make_folder(path.parent)
+    except DataError as error:
+        warnings.warn(f"records are not kept for next time: {error}", stacklevel=2)
         return _open(_text(items, fingerprint, skipped).encode(), fingerprint)
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
@@ -82,14 +83,6 @@ def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: 
             write_whole(path, text)
             table = _open(text.encode(), fingerprint)
     return table
-
-
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
 
 
 def open_table(path: Path, fingerprint: str) -> Table | None:

@@ -235,8 +235,8 @@ def pack_data(names: Iterable[str], cache: Path) -> list[str]:
         reader = find_reader(dataset)
         licences[f"{dataset}: {reader.terms()}"] = None
         if not reader.dataset.startswith("bundled/"):
-            load(dataset, variant or None, store=store)
-            shutil.copy2(records_path(reader, variant or None, store), cache / "records")
+            load(dataset, variant, store=store)
+            shutil.copy2(records_path(reader, variant, store), cache / "records")
     if (store.cache / "recorded.json").is_file():
         shutil.copy2(store.cache / "recorded.json", cache)
     return list(licences)

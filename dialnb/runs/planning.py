@@ -61,7 +61,7 @@ def _data(name: str) -> Need:
     reader = find_reader(dataset)
     if reader.dataset.startswith("bundled/"):
         return Need("data", name, True, "bundled")
-    if records_path(reader, variant or None, store).is_file():
+    if records_path(reader, variant, store).is_file():
         return Need("data", name, True, "parsed, in the cache")
     files = [(source, file) for source in map(get_source, reader.sources) for file in source.files]
     if "official" not in variant and any(file.verified for _, file in files):

@@ -106,8 +106,8 @@ def determinism() -> str:
 def data_facts(name: str, variant: str | None = None) -> Values:
     """Fingerprint and licence of a dataset as this machine has it; nothing is fetched."""
     reader = find_reader(name)
-    key = records_path(reader, variant or None, default_store()).stem.rpartition("-")[2]
-    return {"name": name, "variant": reader.variant(variant or None), "fingerprint": key, "licence": reader.terms()}
+    key = records_path(reader, variant, default_store()).stem.rpartition("-")[2]
+    return {"name": name, "variant": reader.variant(variant), "fingerprint": key, "licence": reader.terms()}
 
 
 def encoder_facts(name: str) -> Values:

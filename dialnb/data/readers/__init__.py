@@ -187,8 +187,8 @@ class Reader:
         return get_source(self.sources[0]).licence
 
     def variant(self, name: str | None) -> str:
-        """The variant's own spelling; None is the first one, "" for a dataset without variants."""
-        if name is None:
+        """The variant's own spelling; by default the first one, "" for a dataset without variants."""
+        if not name:
             return self.variants[0] if self.variants else ""
         return known_name(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
 
