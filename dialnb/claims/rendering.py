@@ -119,14 +119,15 @@ class Comparison:
 
 
 @cache
-def _templates(room: str) -> Environment:
+def templates(room: str) -> Environment:
+    """The templates of a room; in HTML, values are text whatever they hold."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     return Environment(loader=PackageLoader(f"dialnb.{room}", "."), autoescape=lambda name: ".html" in name, **options)
 
 
 def render(template: str, room: str = "claims", /, **values: Any) -> str:
-    """A template of a room with these values; in HTML, they are text whatever they hold."""
-    return _templates(room).get_template(template).render(values)
+    """A template of a room with these values."""
+    return templates(room).get_template(template).render(values)
 
 
 def format_cell(value: Cell, digits: int = 0) -> str:

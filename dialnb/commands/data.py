@@ -135,9 +135,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     In the cache and in a mirror folder. The exit code is 1 if one is bad, or if a dataset that was asked for by name
     has missing files.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
 
     from dialnb.data.sources import get_source, load_registry
     from dialnb.data.store import default_store
@@ -149,9 +147,8 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         for file in source.files:
             if file.verified or store.location(source, file).exists():
                 wanted.append((source.name, file.key))
-    with ThreadPoolExecutor() as pool:
-        checks = pool.map(lambda file: store.check(*file), wanted)
-        states = list(tqdm(checks, "verify", len(wanted), leave=False, delay=2, unit="file"))
+    bar = {"desc": "verify", "leave": False, "delay": 2, "unit": "file"}
+    states = thread_map(lambda file: store.check(*file), wanted, **bar)
     counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
     problems = []
     for (name, key), (state, problem) in zip(wanted, states, strict=True):

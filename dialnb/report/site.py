@@ -16,13 +16,13 @@ from markupsafe import Markup
 
 from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
-from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
+from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, project_root, read_yaml, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
-from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
+from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
@@ -232,5 +232,5 @@ def _deviations(slug: str) -> Markup:
 
 
 def _write(path: Path, template: str, **values: Any) -> Path:
-    path.write_text(render(f"{template}.html", **values), encoding="utf-8")
+    path.write_text(render(f"{template}.html.j2", "report", **values), encoding="utf-8")
     return path

@@ -32,6 +32,8 @@ BUNDLED_PROFILES = ("smoke", "quick")
 """Profiles that need nothing but what is in the repository: they run with the network switched off."""
 
 OFFLINE = {"DIALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+GUIDE = "guide.md"
+"""What a run writes where it has something to recommend; it is shown when the run ends."""
 HEARTBEAT_SECONDS = 20.0
 TRACEBACK_LINES = 15
 RESERVE, RESERVED = ".reserve", 2**18
@@ -92,6 +94,8 @@ def run_all(requests: Sequence[Request], root: Path, notebooks: Path | None = No
         run = execute(request, root, notebooks)
         say(f"    {run.status}: {run.reason}" if run.reason else f"    ran in {run.seconds:.0f} s: {run.notebook}")
         runs.append(run)
+        if run.status == "ran" and (guide := request.folder / GUIDE).is_file():
+            say(f"\n{guide.read_text(encoding='utf-8')}")
     width = max(len(run.slug) for run in runs)
     for run in runs:
         say(f"  {run.slug:<{width}}  {run.status:<8}  {run.seconds:6.0f} s  {run.reason or run.notebook}")
