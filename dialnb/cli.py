@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from dialnb import __version__
-from dialnb.commands import data, diaeval, engine, runs, tools
+from dialnb.commands import data, engine, runs, tools
 from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words
 
 
@@ -21,7 +21,7 @@ def dialnb() -> None:
     """Five papers on dialogue representation learning, reproduced in notebooks."""
 
 
-for module in (runs, tools, data, engine, diaeval):
+for module in (runs, tools, data, engine):
     for command in module.COMMANDS:
         dialnb.add_command(command)
 

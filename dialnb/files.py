@@ -50,12 +50,12 @@ def say(line: str) -> None:
 
 def write_table(shown: Any, stem: Path) -> None:
     """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     if hasattr(shown, "to_csv"):
         shown.to_csv(stem.with_suffix(".csv"), index=False)
         return
     for suffix, text in {"csv": shown.csv(), "md": shown.markdown(), "tex": shown.latex()}.items():
-        stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8")
+        stem.with_suffix(f".{suffix}").write_text(text, "utf-8")
 
 
 ITEMS = "items.csv.xz"
@@ -108,7 +108,7 @@ def write_whole(path: Path, text: str) -> None:
     """Write whole or not at all: a run that is killed, or a disk that is full, leaves the previous text."""
     draft = path.with_name(f".{path.name}.new")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(text, "utf-8")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -121,14 +121,14 @@ def write_json(path: Path, record: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """A record that was written with `write_json`, or None if there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
 def read_yaml(path: Any) -> Any:
     """What a YAML file says, with the reader in C where there is one: it is ten times as fast."""
     import yaml
 
-    return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 LOCK = ".lock"

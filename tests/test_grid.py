@@ -13,7 +13,7 @@ import torch
 import yaml
 from test_studies import dataset, dialogue
 
-from dialnb.data.levels import choose_datasets
+from dialnb.data.datasets import choose_datasets
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows

@@ -25,10 +25,10 @@ from pandas import DataFrame
 
 from dialnb.claims import evidence
 from dialnb.claims.case import Case, Floor, Unjudged
+from dialnb.claims.comparison import printed_rows
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
 from dialnb.claims.papers import FLOORS, compare_table, load_paper, matches, select
-from dialnb.claims.printed import printed_rows
 from dialnb.claims.verdicts import (
     CONTRADICTED,
     ENOUGH,

@@ -1,4 +1,4 @@
-"""`dialnb corpus | train | evaluate`: the engine without a notebook."""
+"""`dialnb corpus | train | evaluate | diaeval`: the engine without a notebook."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from dialnb.commands import JSON, together
 from dialnb.errors import BadParameter, DataError, check_known
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dialnb.data.corpora import Conversation
     from dialnb.data.datasets import Dataset
     from dialnb.models.encoder import Encoder
@@ -160,6 +162,77 @@ def evaluate(
         print(pd.concat(map(bundled.intent_summary, parts), keys=names, names=["encoder"]).round(2).to_string())
 
 
+TABLES = {
+    "T2": "Action prediction, F1 in %",
+    "T3": "Dialogue inference, accuracy in %",
+    "T4": "Response retrieval, accuracy in %",
+}
+DATA = "bundled data with stand-ins, public copies, or official releases"
+
+
+@command()
+@argument("encoder")
+@option("--data", default="bundled", type=Choice(("bundled", "sources", "official")), show_default=True, help=DATA)
+@option("--limit", type=IntRange(10), metavar="N", help="at most N validation and N test items per dataset")
+@option("--train-limit", type=IntRange(10), metavar="N", help="at most N training items per dataset")
+@option("--lists", "groups", type=IntRange(2), metavar="N", help="rank the candidates of at most N dialogues")
+@JSON
+@option("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV, after every dataset")
+def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: Any) -> None:
+    """Score an encoder on the DiaEval benchmark.
+
+    Its tasks are actions, inference and retrieval with a frozen encoder. ENCODER is a bundled name, a
+    SentenceTransformer or model folder, or a hub id; its scores are printed beside the rows of the paper. ± is the
+    95 % interval over ten groups of test dialogues. Nothing but the package is needed with --data bundled.
+    """
+    from dialnb.claims.papers import load_cells
+    from dialnb.evaluation.diaeval import run_diaeval
+    from dialnb.evaluation.foreign import as_encoder
+    from dialnb.files import make_folder
+    from dialnb.models.places import encoder_name
+
+    load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
+    if out:
+        make_folder(out.parent)
+
+    def keep(rows: pd.DataFrame) -> None:
+        if out:
+            rows.assign(encoder=encoder_name(encoder)).to_csv(out, index=False)
+
+    def progress(line: str) -> None:
+        print(f"… {line}", file=sys.stderr, flush=True)
+
+    loaded = as_encoder(encoder)
+    rows = run_diaeval(loaded, data, progress=progress, keep=keep, **limits).assign(encoder=loaded.name)
+    if as_json:
+        print(rows.to_json(orient="records", lines=True), end="")
+        return
+    for table, title in TABLES.items():
+        shown, notes = beside_the_paper(rows, table, f"{loaded.name.rpartition('/')[2]} (here)")
+        print(f"{title} ({table} of the paper)\n\n{shown.to_string()}\n")
+        print("".join(f"  {note}\n" for note in notes))
+    for what, reason in rows.attrs["not_run"].items():
+        print(f"Not run: {what} ({reason})")
+
+
+def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.DataFrame, list[str]]:
+    """The printed rows of a table, then ours under ``name`` and the majority label; and what stands in for what."""
+    import pandas as pd
+
+    from dialnb.claims.papers import compare_table
+
+    own = rows[rows["table"] == table]
+    model = own["protocol"].map(lambda protocol: "majority label (here)" if protocol == "floor" else name)
+    found = compare_table("wmdc", table, own.assign(model=model, protocol="paper")).rows
+    here = found["seeds"] > 0
+    ours = found["ours"].map("{:.1f}".format) + found["half"].map(lambda half: f" ± {half:.1f}" if half == half else "")
+    text = ours.where(here, found["published"].map(lambda value: "–" if pd.isna(value) else f"{value}"))
+    shown = found.assign(text=text).pivot_table("text", "model", "column", aggfunc="first", sort=False)
+    shown.columns.name = shown.index.name = None
+    notes = "; ".join(found.loc[here, "note"]).split("; ")
+    return shown, [note for note in dict.fromkeys(notes) if note and not note.startswith("encoder ")]
+
+
 def change(settings: Any, changes: Sequence[str]) -> Any:
     """A dataclass with ``key=value`` changes applied, each read in the type of its field."""
     from dialnb.runs.profiles import Parameter, named_values
@@ -226,6 +299,7 @@ def save(
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.files import write_json
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
 
@@ -247,10 +321,10 @@ def save(
     model.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
     curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
     facts["curve"] = curve.round(6).to_dict(orient="list")
-    (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "training.json", facts)
     seal(out)
     print(f"{out}: {result.steps:,} steps in {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s")
     print(summary.round(2).to_string())
 
 
-COMMANDS = (corpus, train, evaluate)
+COMMANDS = (corpus, train, evaluate, diaeval)

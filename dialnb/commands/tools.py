@@ -99,13 +99,13 @@ def merge(runs: Sequence[Path], output: Path) -> None:
 
     RUN is a run folder, or one that holds some.
     """
+    from dialnb.files import make_folder
     from dialnb.report.gather import find_runs
     from dialnb.runs import tools
 
     folders = find_runs(runs)
     rows = tools.merge(folders)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(output, index=False)
+    rows.to_csv(make_folder(output.parent) / output.name, index=False)
     print(f"{output}: {len(rows):,} results of {len(folders)} runs")
 
 

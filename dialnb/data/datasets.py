@@ -1,9 +1,13 @@
-"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily."""
+"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily.
+
+Where evaluation data may come from stands in `papers/<slug>/data.yaml`; `named_data` takes the best within reach.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
@@ -17,8 +21,8 @@ from numpy import ndarray
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
-from dialnb.errors import DataError
-from dialnb.files import digest_of
+from dialnb.errors import DataError, Offline, check_known, first_sentence
+from dialnb.files import digest_of, project_root, read_yaml
 
 if TYPE_CHECKING:
     from dialnb.data.store import Store
@@ -185,3 +189,58 @@ def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the file."""
     parts = [reader.dataset, variant, reader.version, FORMAT, reader.inputs(store)]
     return digest_of(json.dumps(parts))
+
+
+LEVELS = ("bundled", "sources", "official")
+"""Where evaluation data may come from: the package, public copies as well, the papers' own releases as well."""
+
+CHOICE = re.compile(
+    r"(?:(?P<level>bundled|sources|official) )?(?P<name>[^:\[]+?)(?::(?P<variant>[^\[]+?))?(?:\[::(?P<step>\d+)\])?"
+    r"(?: as (?P<label>.+))?"
+)
+
+Found = tuple[dict[str, Dataset], dict[str, str]]
+"""Datasets by label, and why others cannot be had."""
+
+
+def named_data(slug: str, name: str, level: str, root: Path | None = None) -> Found:
+    """What the `data.yaml` of a paper calls ``name``, at a level of data."""
+    known = read_yaml(project_root(root) / "papers" / slug / "data.yaml")
+    check_known(f"data in data.yaml of {slug}", name, known)
+    return choose_datasets(known[name], level)
+
+
+def choose_datasets(entries: Iterable[str | list[str]], level: str) -> Found:
+    """Load what an entry of `data.yaml` names, and say of what cannot be had why not.
+
+    Each entry is a dataset, or several of which the first is taken that the ``level`` admits and that is there: the
+    paper's own data come first and what stands in for them last. One is written as
+    ``[LEVEL] NAME[:VARIANT][[::STEP]] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
+    ``sources``; every STEP-th record is taken; rows carry the label.
+    """
+    check_known("level of data", level, LEVELS)
+    found, lacking = {}, {}
+    for entry in entries:
+        choices = [CHOICE.fullmatch(text) for text in ([entry] if isinstance(entry, str) else entry)]
+        wanted = " or ".join(dict.fromkeys(choice["name"] for choice in choices))
+        reason = f"needs {wanted}, which is not bundled: profile 'gpu', or data={_level(choices[-1])}"
+        for choice in choices:
+            if LEVELS.index(_level(choice)) <= LEVELS.index(level):
+                try:
+                    dataset = load(choice["name"], choice["variant"])
+                except Offline as error:
+                    reason = first_sentence(error)
+                    continue
+                found[_label(choice)] = dataset[:: int(choice["step"] or 1)]
+                break
+        else:
+            lacking[_label(choices[0])] = reason
+    return found, lacking
+
+
+def _level(choice: re.Match) -> str:
+    return choice["level"] or ("bundled" if choice["name"].startswith("bundled/") else "sources")
+
+
+def _label(choice: re.Match) -> str:
+    return choice["label"] or choice["name"].removeprefix("bundled/")

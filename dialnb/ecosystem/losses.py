@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
-from dialnb.ecosystem.citations import citation
+from dialnb.ecosystem import citation
 from dialnb.training.objectives import HEADS
 from dialnb.training.objectives_dialogue import MatchingGuidedObjective
 

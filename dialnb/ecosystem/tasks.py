@@ -18,9 +18,9 @@ from pandas import DataFrame
 
 from dialnb import __version__
 from dialnb.data import load
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.data.sources import load_registry
-from dialnb.ecosystem.citations import citation
+from dialnb.ecosystem import citation
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
 from dialnb.evaluation.foreign import as_encoder

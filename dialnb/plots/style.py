@@ -16,6 +16,7 @@ from pandas import DataFrame
 
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import mean_interval
+from dialnb.files import make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
@@ -81,8 +82,7 @@ def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write a figure in several formats beside each other; the same figure always gives the same bytes."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_suffix(f".{kind}") for kind in formats]
+    paths = [make_folder(stem.parent) / f"{stem.name}.{kind}" for kind in formats]
     dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     for path in paths:
         if path.suffix == ".png":

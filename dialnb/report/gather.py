@@ -175,7 +175,7 @@ def read_run(folder: Path) -> Values:
 def read_record(path: Path, kind: str) -> Values:
     """What a JSON file holds, if it has the shape that `shapes.yaml` gives for its kind."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
     shapes = read_yaml(Path(__file__).with_name("shapes.yaml"))

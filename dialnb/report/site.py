@@ -20,7 +20,7 @@ from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import Values, project_root, read_yaml, write_table
+from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
 from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
@@ -202,8 +202,7 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
 def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed = run["parameters"].get("seed", 1)
-    target = files / f"seed{seed}"
-    target.mkdir(parents=True, exist_ok=True)
+    target = make_folder(files / f"seed{seed}")
     links = [name for name in KEPT if (path / name).is_file()]
     for name in links:
         shutil.copyfile(path / name, target / name)
@@ -226,11 +225,11 @@ def _run(run: Values, path: Path, files: Path) -> Values:
 def _deviations(slug: str) -> Markup:
     """The paper's README as HTML: what was reproduced and what differs; images and links into the checkout are cut."""
     path = project_root() / "papers" / slug / "README.md"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = path.read_text("utf-8") if path.is_file() else ""
     text = re.sub(r"^# .*\n|!\[[^\]]*\]\([^)]*\)", "", text)
     return markdown_body(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
 
 
 def _write(path: Path, template: str, **values: Any) -> Path:
-    path.write_text(render(f"{template}.html.j2", "report", **values), encoding="utf-8")
+    path.write_text(render(f"{template}.html.j2", "report", **values), "utf-8")
     return path

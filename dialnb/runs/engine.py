@@ -207,7 +207,7 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     of their folders, not where those lie."""
     if not path.is_file():
         return
-    text = before = path.read_text(encoding="utf-8")
+    text = before = path.read_text("utf-8")
     given = [request.encoder]
     for value in request.overrides.values():
         given += value if isinstance(value, list | tuple) else [value]

@@ -156,7 +156,7 @@ def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
 def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set[Place]]]:
     """The code of a module's top-level definitions, the names that each uses, and what imported names stand for."""
     code, names, imports = defaultdict(str), defaultdict(set), defaultdict(set)
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.If):  # TYPE_CHECKING: annotations run nothing
             continue
         for name, place in _imports(node, module):

@@ -4,7 +4,6 @@ The archive unpacks into one folder and runs from there with PYTHONPATH alone: n
 needed. Packages that the machine has already stay out; the others lie unpacked in `site-packages/`.
 """
 
-import json
 import re
 import shlex
 import shutil
@@ -25,7 +24,7 @@ from dialnb.data import load
 from dialnb.data.datasets import find_reader, records_path
 from dialnb.data.store import default_store
 from dialnb.errors import BadParameter, DataError
-from dialnb.files import PACKAGED
+from dialnb.files import PACKAGED, make_folder, write_json
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
@@ -106,8 +105,7 @@ def pack(
         needed = profiles.needed(profile, profiles.resolve(profile, encoder=encoder))
         data += needed[0]
         encoders += needed[1]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".pack-") as draft:
+    with tempfile.TemporaryDirectory(dir=make_folder(out.parent), prefix=".pack-") as draft:
         folder = Path(draft) / FOLDER
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
@@ -136,7 +134,7 @@ def pack_project(root: Path, folder: Path) -> None:
             shutil.copytree(path, folder / path.name, ignore=leave)
         elif path.is_file():
             shutil.copy2(path, folder / path.name)
-    (folder / "PACKED.json").write_text(json.dumps({"code": commit()}, indent=1), encoding="utf-8")
+    write_json(folder / "PACKED.json", {"code": commit()})
 
 
 def usual_packages() -> dict[str, str]:
@@ -154,7 +152,7 @@ def usual_packages() -> dict[str, str]:
 def read_have(path: Path) -> dict[str, str]:
     """The packages in the output of `pip freeze` on the target machine, with versions where it tells them."""
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text("utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:==\s*([\w.!]+)|@)?", line):
             found[canonicalize_name(match[1])] = match[2] or ""
     return found

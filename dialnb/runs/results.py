@@ -38,14 +38,14 @@ def write_result(value: Any, folder: Path, **about: Any) -> None:
     body = _encode(value, folder)
     record = about | {"value": body, "files": {name: sha256(folder / name) for name in _files(folder)}}
     (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), encoding="utf-8")
-    (folder / SEAL).write_text(sha256(folder / RECORD), encoding="utf-8")
+    (folder / SEAL).write_text(sha256(folder / RECORD), "utf-8")
 
 
 def read_record(folder: Path) -> Values:
     """What `write_result` wrote down; DataError if a letter of it was changed."""
     try:
-        if sha256(folder / RECORD) == (folder / SEAL).read_text(encoding="utf-8"):
-            return json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if sha256(folder / RECORD) == (folder / SEAL).read_text("utf-8"):
+            return json.loads((folder / RECORD).read_text("utf-8"))
     except UNREADABLE as error:
         raise DataError(f"{folder / RECORD} cannot be read ({error})") from error
     raise DataError(f"{folder / RECORD} is not what was written there")

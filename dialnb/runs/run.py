@@ -24,7 +24,7 @@ from dialnb.claims import judge_claims, load_claims, training_shares
 from dialnb.claims.papers import compare_table, select
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
 from dialnb.files import (
@@ -46,9 +46,9 @@ from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
 from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, job_of, joined, questions
-from dialnb.runs.planning import check_encoders
+from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
-from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
+from dialnb.runs.provenance import determinism, provenance
 from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
 from dialnb.runs.workers import Jobs, Workers
 
