@@ -146,21 +146,16 @@ def read_run(folder: Path) -> Any:
 
 def as_it_stands(record: Values, folder: Path) -> Values:
     """The record of a run; one that says "running" though no process holds the run was interrupted."""
-    if record["status"] != "running" or _is_held(folder / LOCK):
+    if record["status"] != "running":
+        return record
+    try:
+        if (folder / LOCK).is_file():
+            with FileLock(folder / LOCK, timeout=0):
+                pass
+    except (Timeout, OSError):  # it runs, or that cannot be found out
         return record
     reason = "its process has ended; run it again and it goes on where it stopped"
     return record | {"status": "interrupted", "reason": reason}
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a process has the lock; also where that cannot be found out."""
-    if not path.is_file():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -55,8 +55,8 @@ class Table:
     unit: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    average_checks: tuple[Fields, ...] = ()
-    notes: tuple[str, ...] = ()
+    average_checks: Sequence[Fields] = ()
+    notes: Sequence[str] = ()
     decimals: int | None = None
     best: str = ""
 
@@ -109,6 +109,8 @@ def parse_paper(raw: Fields, where: str) -> Paper:
     try:
         tables = [_parse_table(table, where) for table in raw["tables"]]
         head = {field: str(raw[field]) for field in ("slug", "name", "title", "venue")}
+    except TypeError as wrong:
+        raise DataError(f"{where}: {wrong}") from None
     except KeyError as missing:
         raise DataError(f"{where}: expected the field {missing}, found none; add it") from None
     by_id = {table.id: table for table in tables}
@@ -216,10 +218,8 @@ def _parse_table(raw: Fields, where: str) -> Table:
                 f"found {len(values)}"
             )
         rows.append(Row(labels, tuple(values)))
-    head = {field: raw[field] for field in ("id", "caption", "kind", "unit")}
-    lists = {field: tuple(raw.get(field, ())) for field in ("average_checks", "notes")}
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
-    return Table(**head, columns=columns, rows=tuple(rows), **lists, decimals=raw.get("decimals"), best=best)
+    return Table(**raw | {"columns": columns, "rows": tuple(rows), "best": best})
 
 
 def _find(slug: str, table: str) -> Table:

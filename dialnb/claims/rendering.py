@@ -58,7 +58,10 @@ class Comparison:
             notes = part.note[part.status == status]
             labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
             cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
-            found.append({"labels": labels, "status": status, "note": _note(status, notes), "cells": cells})
+            note = Counter(notes).most_common(1)[0][0]
+            if status == SUBSTITUTE:  # all that stands in
+                note = "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
+            found.append({"labels": labels, "status": status, "note": note, "cells": cells})
         return found
 
     def csv(self) -> str:
@@ -89,22 +92,20 @@ class Comparison:
         published = None if pd.isna(cell.published) else cell.published
         seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else ""
         n = f"n = {cell.n:,}" if cell.n else ""
+        difference = "" if pd.isna(cell.difference) else f"{cell.difference:+,.{self.table.digits}f}"
+        if not self.digits:  # counts of whole things
+            difference = difference.removesuffix(".0")
         return {
             "ours": ours + interval,
             "paper": "" if self.table.kind == OWN else format_cell(published, self.digits),
             "same": "" if pd.isna(cell.same) else format_cell(cell.same, self.digits),
             "note": cell.note,
-            "difference": "" if pd.isna(cell.difference) else self._difference(cell.difference),
+            "difference": difference.replace("-", "−"),
             "best": best,
             "status": cell.status,
             "sort": cell.published if pd.isna(cell.ours) else cell.ours,
             "facts": "; ".join(filter(None, (seeds, n, cell.note))),
         }
-
-    def _difference(self, value: float) -> str:
-        """Signed, with the digits that the paper prints; counts of whole things have none."""
-        text = f"{value:+,.{self.table.digits}f}".replace("-", "−")
-        return text if self.digits else text.removesuffix(".0")
 
     def _best(self) -> set[tuple[int, str]]:
         """(row, column) of our best values, among rows of one setting, where at least two ran."""
@@ -141,10 +142,3 @@ def format_cell(value: Cell, digits: int = 0) -> str:
     if isinstance(value, float):
         return f"{value:,.{digits}f}" if digits else f"{value:,g}" if abs(value) < 1e5 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _note(status: str, notes: Any) -> str:
-    """The note of a row from those of its cells: all that stands in, or the most frequent reason."""
-    if status == SUBSTITUTE:
-        return "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
-    return Counter(notes).most_common(1)[0][0]

@@ -124,11 +124,6 @@ def _split(row: Row) -> str:
     return SPLITS[name]
 
 
-def _name(row: Row) -> str:
-    """The id of a row, or one made of what it says."""
-    return _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8])
-
-
 def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
@@ -197,7 +192,7 @@ def _score(row: Row) -> float:
 
 
 CELLS = {
-    "id": _name,
+    "id": lambda row: _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8]),
     "split": _split,
     "slots": _slots,
     "score": _score,

@@ -105,7 +105,11 @@ def load_registry() -> dict[str, Source]:
     registry = {}
     pinned = _pinned_files(entries)
     for name, entry in entries.items():
-        files = [*pinned.get(name, ()), *_unchecked_files(entry)]
+        files = pinned.get(name, [])
+        for group in entry.get("unchecked", ()):  # official files without a known hash
+            for key in group["keys"]:
+                urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
+                files.append(SourceFile(key, urls, licence=entry["licence"], note=group.get("note", "")))
         for file in entry.get("files", ()):
             file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
             files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))
@@ -113,14 +117,6 @@ def load_registry() -> dict[str, Source]:
         papers = tuple(entry.get("papers", ()))
         registry[name] = Source(**about | {"name": name, "papers": papers, "files": tuple(files)})
     return registry
-
-
-def _unchecked_files(entry: dict[str, Any]) -> Iterator[SourceFile]:
-    """Official files without a known hash; a group without a base address has to be fetched by hand."""
-    for group in entry.get("unchecked", ()):
-        for key in group["keys"]:
-            urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-            yield SourceFile(key, urls, licence=entry["licence"], note=group.get("note", ""))
 
 
 def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:

@@ -45,10 +45,6 @@ def field_of(cells: Iterable[list], record: type, name: str) -> list:
     return [cell[place] if place < len(cell) else default for cell in cells]
 
 
-def _as_list(record: Record) -> list:
-    return [getattr(record, name) for name in fields(type(record))]
-
-
 @dataclass(frozen=True)
 class Table:
     """The records of one file, each as the list of its fields."""
@@ -104,7 +100,7 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
         raise DataError(
             f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
         )
-    body = json.dumps(records, default=_as_list)
+    body = json.dumps(records, default=lambda record: [getattr(record, name) for name in fields(type(record))])
     head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": digest_of(body)}
     return f"{json.dumps(head)}\n{body}"
 

@@ -179,23 +179,21 @@ class Space:
     def _plane(self, method: str, projection: str) -> DataFrame:
         """All points on a plane, with what a map says of them; made once."""
         if (method, projection) not in self._planes:
-            points = pd.concat([self._marked(), self.own.assign(method=OWN, right="")], ignore_index=True)
+            placed = pd.DataFrame(self.placed_well)
+            raw, trained = placed[RAW], placed.drop(columns=RAW)
+            label = pd.Series("right for none", placed.index)
+            label[raw] = "right for raw, not for all"
+            label[~raw & trained.any(axis=1)] = "right for trained ones only"
+            label[placed.all(axis=1)] = "right for all"
+            names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
+            right = [f"\nnearest is right for: {name}" for name in names]
+            marked = self.utterances.assign(method=label, right=right)
+            points = pd.concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
             points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
             vectors = self.encoders[method].encode(points["text"].tolist())
             plane = project(vectors, projection, seed=self.seed).drop(columns="method")
             self._planes[method, projection] = plane.join(points).assign(panel=method, projection=METHODS[projection])
         return self._planes[method, projection]
-
-    def _marked(self) -> DataFrame:
-        """The utterances, with which methods place each of them well: as a label, and by their names."""
-        placed = DataFrame(self.placed_well)
-        raw, trained = placed[RAW], placed.drop(columns=RAW)
-        label = pd.Series("right for none", placed.index)
-        label[raw] = "right for raw, not for all"
-        label[~raw & trained.any(axis=1)] = "right for trained ones only"
-        label[placed.all(axis=1)] = "right for all"
-        names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
-        return self.utterances.assign(method=label, right=[f"\nnearest is right for: {name}" for name in names])
 
 
 def _shared_utterances(count: int) -> DataFrame:

@@ -138,7 +138,11 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         latest = {run["parameters"].get("seed"): (run, folder, rows) for run, folder, rows in runs}
         records, places, parts = zip(*latest.values())
         results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
-        name = _page_name(records[-1], {group.name for group in groups})
+        settings = [f"{name}-{value}" for name, value in set_by_hand(records[-1]).items()]
+        plain = "-".join([records[-1]["slug"], records[-1]["profile"], *settings])
+        plain = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
+        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in {group.name for group in groups})
         groups.append(Group(records[0]["slug"], name, records, places, results))
     return sorted(groups + without_runs(groups), key=lambda group: STUDIES.index(group.slug))
 
@@ -147,14 +151,6 @@ def without_runs(groups: Iterable[Group]) -> list[Group]:
     """Empty groups of the papers that have none among these."""
     have = {group.slug for group in groups}
     return [Group(slug, slug) for slug in STUDIES if slug not in have]
-
-
-def _page_name(run: Values, taken: set[str]) -> str:
-    """A name for the page of a group, safe in paths and links, that no other has."""
-    settings = [f"{name}-{value}" for name, value in set_by_hand(run).items()]
-    plain = re.sub(r"[^A-Za-z0-9.-]", "-", "-".join([run["slug"], run["profile"], *settings]))[:100]
-    names = (f"{plain}-{number}" for number in count(2))
-    return next(name for name in chain([plain], names) if name not in taken)
 
 
 def read_run(folder: Path) -> Values:

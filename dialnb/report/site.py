@@ -99,6 +99,10 @@ def _paper(group: Group, folder: Path) -> Values:
     rows = prepared(group.results)  # once, not for every table
     tables = [compare_table(group.slug, name, rows, group.not_run) for name in paper.tables]
     guide = group.folders[-1] / "guide.md" if group.folders else Path()
+    seeds = set()  # of the models of a run, and of those that joined its record
+    for run in group.runs:
+        given = run["parameters"]
+        seeds.update(given.get("train_seeds") or [given.get("seed")], (one["seed"] for one in run.get("pooled", ())))
     return {
         "paper": paper,
         "group": group,
@@ -109,14 +113,8 @@ def _paper(group: Group, folder: Path) -> Values:
         "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
         "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
         "deviations": _deviations(group.slug),
-        "seeds": sorted({seed for run in group.runs for seed in _training_seeds(run)} - {None}),
+        "seeds": sorted(seeds - {None}),
     }
-
-
-def _training_seeds(run: Values) -> list[int | None]:
-    """With which seeds the models of a run, and of those that joined its record, were trained."""
-    given = run["parameters"]
-    return (given.get("train_seeds") or [given.get("seed")]) + [other["seed"] for other in run.get("pooled", ())]
 
 
 def _table(compared: Comparison, files: Path) -> Values:

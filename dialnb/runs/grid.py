@@ -214,7 +214,12 @@ def train_model(
     if watch and watch.evaluate:
         kept["watched"] = DataFrame(read_json(folder / "watched.json") or [])
     if heads := recipe_of(recipe).kept_heads:
-        kept["layers"] = _head_weights(made.objective, heads)
+        kept["layers"] = {}
+        for name in heads:
+            layer = getattr(made.objective, name, None)
+            if layer is not None and len(list(layer.children())):
+                weights = layer[0].state_dict().items()
+                kept["layers"][name] = {key: tensor.detach().float().cpu() for key, tensor in weights}
     return kept
 
 
@@ -234,16 +239,6 @@ def _look(watch: Watch, folder: Path, epoch: int, model: Encoder | Selector) -> 
         if all(value > row["value"] for row in before if row["metric"] == watch.best):
             model.save(folder / "best")
     write_json(path, before + rows.to_dict("records"))
-
-
-def _head_weights(objective: Any, names: Sequence[str]) -> dict[str, Values]:
-    """Weights of the named layers of an objective, as far as it has them."""
-    weights = {}
-    for name in names:
-        layer = getattr(objective, name, None)
-        if layer is not None and len(list(layer.children())):
-            weights[name] = {key: tensor.detach().float().cpu() for key, tensor in layer[0].state_dict().items()}
-    return weights
 
 
 def make_encoder(recipe: PretrainingRecipe, encoder: Encoder | None, data: Reading, name: str, folder: Path) -> Values:
@@ -308,10 +303,6 @@ class Question(NamedTuple):
     seed: int
     dataset: str = ""
     task: Task | None = None
-
-    @property
-    def table(self) -> str:
-        return self.task.table
 
     def __str__(self) -> str:
         what = f"{self.task.title}: {self.model} on {self.dataset}" if self.task else f"train {self.model}"

@@ -54,19 +54,14 @@ def read_record(folder: Path) -> Values:
 def read_result(folder: Path, record: Values) -> Any:
     """The stored value; DataError if anything is missing, added, unknown or not what was written."""
     try:
-        _check_files(folder, record["files"])
+        if strange := sorted((_files(folder) - {RECORD, SEAL}) ^ record["files"].keys()):
+            raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
+        for name, known in record["files"].items():
+            if sha256(folder / name) != known:
+                raise DataError(f"{folder / name} is not what was written there")
         return _decode(record["value"], folder)
     except UNREADABLE as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
-
-
-def _check_files(folder: Path, hashes: dict[str, str]) -> None:
-    """DataError unless the files of a stored result are there, untouched and alone."""
-    if strange := sorted((_files(folder) - {RECORD, SEAL}) ^ hashes.keys()):
-        raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
-    for name, known in hashes.items():
-        if sha256(folder / name) != known:
-            raise DataError(f"{folder / name} is not what was written there")
 
 
 def _files(folder: Path) -> set[str]:

@@ -120,7 +120,9 @@ class Run:
         name = str(name)
         if self._workers is None:
             say(f"stage {name}")
-        self._data += [_used(dataset) for dataset in _datasets_in(list(inputs.values()))]
+        for dataset in _datasets_in(list(inputs.values())):
+            facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
+            self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
         began = time.perf_counter()
         result, record = self._cache.run(name, function, inputs)
         took = time.perf_counter() - began
@@ -190,7 +192,7 @@ class Run:
         for question, answer in self.stage_each(questions(self, tasks, trained.results, floors)).items():
             labels = question.task.labels_of(question.model, trained.models.get(question.model))
             more = answer if isinstance(answer, dict) else {"rows": answer}
-            if "items" in more and question.table and question.task.items:
+            if "items" in more and question.task.table and question.task.items:
                 items.append(more["items"].assign(**labels, train_seed=question.seed))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
         if items:
@@ -413,7 +415,7 @@ class Run:
     # --- the folder -----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write results, tables and claims; the run is done."""
+        """Write results, tables, claims, and hashes and licences of the data and encoders; the run is done."""
         self.results.to_csv(self.folder / "results.csv", index=False)
         if not self.items.empty:
             self.items.to_csv(self.folder / ITEMS, index=False)
@@ -421,7 +423,12 @@ class Run:
             write_table(shown, self.folder / "tables" / name)
         if self.judged is not None:
             write_json(self.folder / "claims.json", self.judged.to_dict("records"))
-        self.facts |= self._inputs()
+        names, encoder_names = self._profiles.needed(self.profile, self.settings)
+        used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
+        data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())
+        encoders = [encoder_facts(name) for name in encoder_names]
+        licences = sorted({entry["licence"] for entry in [*data, *encoders]})
+        self.note(data=data, encoders=encoders, licences=licences)
         if self._workers is not None:
             self._workers.close(wait=True)
         self._end("done")
@@ -460,15 +467,6 @@ class Run:
         }
         write_json(self.folder / "run.json", record)
 
-    def _inputs(self) -> Values:
-        """Hashes and licences of the data and encoders that the profile needs."""
-        names, encoder_names = self._profiles.needed(self.profile, self.settings)
-        used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
-        data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())
-        encoders = [encoder_facts(name) for name in encoder_names]
-        licences = sorted({entry["licence"] for entry in [*data, *encoders]})
-        return {"data": data, "encoders": encoders, "licences": licences}
-
 
 def _with_labels(rows: DataFrame, labels: Fields) -> DataFrame:
     """Rows with further columns, where they do not have them."""
@@ -501,12 +499,6 @@ def _datasets_in(value: Any) -> Iterator[Any]:
     if isinstance(value, list | tuple):
         for part in value:
             yield from _datasets_in(part)
-
-
-def _used(dataset: Any) -> Values:
-    """A dataset that was handed to a stage, as the provenance shows it."""
-    facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
-    return facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]}
 
 
 def _prepare_notebook(run: Run) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -46,7 +46,10 @@ class Workers:
                     if self.cache.holds(*job):
                         left.extend(follow(name).items())
                     elif packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job):
-                        waiting[self._submit(packed)] = name
+                        if self._pool is None:
+                            threads = max(1, (os.cpu_count() or 1) // self.count)
+                            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
+                        waiting[self._pool.submit(_make, packed)] = name
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
                     name, record, done = waiting.pop(future), future.result(), done + 1
                     if record is None:
@@ -64,12 +67,6 @@ class Workers:
             self.close()
             raise
         return made
-
-    def _submit(self, packed: bytes) -> Future:
-        if self._pool is None:
-            threads = max(1, (os.cpu_count() or 1) // self.count)
-            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
-        return self._pool.submit(_make, packed)
 
     def close(self, wait: bool = False) -> None:
         """Let the processes go; ``wait`` for them when they have nothing left to do."""

@@ -33,7 +33,10 @@ def read_taskmaster(files: Files, variant: str) -> Records:
         for key, data in files.matching("TM-4-2024/data/data_*.json"):
             yield from _original(files, key, data, {})
     else:
-        splits = _tm1_splits(files)
+        splits = {}  # only the self-dialogues were split, the rest counts as training data
+        for split in TRAIN_DEV_TEST:
+            for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
+                splits[line.strip().rstrip(",")] = split
         for key in ("TM-1-2019/self-dialogs.json", "TM-1-2019/woz-dialogs.json"):
             yield from _original(files, key, None, splits)
 
@@ -67,15 +70,6 @@ def _utterance(turn: Any) -> Utterance:
         for name in dict.fromkeys(annotation["name"] for annotation in segment["annotations"]):
             slots.append(Slot(name, turn["text"][start:end], start, end))
     return Utterance(SPEAKERS[turn["speaker"].lower()], turn["text"], slots=tuple(slots))
-
-
-def _tm1_splits(files: Files) -> dict[str, str]:
-    """Conversation id -> split; only the self-dialogues were split, the rest counts as training data."""
-    splits = {}
-    for split in TRAIN_DEV_TEST:
-        for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
-            splits[line.strip().rstrip(",")] = split
-    return splits
 
 
 def _delexicalised(files: Files, key: str, split: str) -> Records:
