@@ -89,12 +89,6 @@ class Case:
             shares += [share for name, share in self.training.items() if name == model or name.startswith(variants)]
         return min(shares, default=None)
 
-    def refuse_faults(self, rows: DataFrame, claim: Claim) -> None:
-        """Refuse rows that a known fault has spoiled for this claim."""
-        for fault in self.faults:
-            if claim.id in fault.get("claims", [claim.id]) and len(select(rows, fault["rows"])):
-                raise Unjudged(fault["fault"], fault["reason"])
-
     def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
         """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
         key = json.dumps([where, by], sort_keys=True)

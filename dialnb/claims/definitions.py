@@ -69,6 +69,11 @@ class Claim:
     printed: Fields = field(default_factory=dict)
 
     @property
+    def tables(self) -> list[str]:
+        """The tables that it speaks of."""
+        return np.atleast_1d((self.published or self.rows).get("table", [])).tolist()
+
+    @property
     def sides(self) -> list[tuple[Mapping, Mapping]]:
         """The comparisons that a gain or an ordering consists of, as (better, worse)."""
         if self.order or self.pairs:

@@ -123,9 +123,9 @@ class Judged:
 
     frame: pd.DataFrame
 
-    def to_dict(self, orient: str = "records") -> list[Fields]:
+    def to_dict(self) -> list[Fields]:
         """Plain records, as `claims.json` holds them."""
-        return self.frame.to_dict(orient)
+        return self.frame.to_dict("records")
 
     @property
     def counts(self) -> dict[str, int]:

@@ -405,8 +405,7 @@ class Run:
         shares = training_shares(self._tables.get("training-times"))
         reasons = list(self.missing)
         for claim in load_claims(self.slug):
-            asked = (claim.published or claim.rows).get("table", [])
-            for table in [asked] if isinstance(asked, str) else asked:
+            for table in claim.tables:
                 if self.rows(table).empty:
                     reasons.append({"table": table, "reason": self.left_out()})
         self.judged = judge_claims(self.slug, self.results, reasons, items, shares)
@@ -422,7 +421,7 @@ class Run:
         for name, shown in self._tables.items():
             write_table(shown, self.folder / "tables" / name)
         if self.judged is not None:
-            write_json(self.folder / "claims.json", self.judged.to_dict("records"))
+            write_json(self.folder / "claims.json", self.judged.to_dict())
         names, encoder_names = self._profiles.needed(self.profile, self.settings)
         used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
         data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())

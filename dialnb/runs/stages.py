@@ -114,8 +114,13 @@ class StageCache:
             "function": f"{function.__module__}.{function.__qualname__}",
             "seconds": round(time.perf_counter() - began, 3),
             "made": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "facts": training_facts(value) | peak_memory(),
+            "facts": peak_memory(),
         }
+        training = value.get("training") if isinstance(value, dict) else None
+        if isinstance(training, TrainingResult):
+            measured = {name: getattr(training, name) for name in MEASURED}
+            measured["determinism"] = training.facts.get("determinism", "not stated")
+            about["facts"]["training"] = [measured]
         draft.mkdir()
         write_result(value, draft, **about)
         shutil.rmtree(final, ignore_errors=True)
@@ -143,15 +148,6 @@ def default_stages() -> Path:
 def fresh_since() -> float:
     """From DIALNB_FRESH, a time stamp that `dialnb run --fresh` sets: what was made before it does not count."""
     return float(os.environ.get("DIALNB_FRESH") or 0.0)
-
-
-def training_facts(value: Any) -> Values:
-    """Speed, steps, last loss and determinism of the training that a stage gives among its results."""
-    training = value.get("training") if isinstance(value, dict) else None
-    if not isinstance(training, TrainingResult):
-        return {}
-    measured = {name: getattr(training, name) for name in MEASURED}
-    return {"training": [measured | {"determinism": training.facts.get("determinism", "not stated")}]}
 
 
 def peak_memory() -> dict[str, float]:
