@@ -54,7 +54,7 @@ def redraw(
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             try:
                 about = read_json(path)
-                draw = plots.FIGURES.get(about["function"])
+                draw = plots.FIGURES.get(str(about["function"]).partition(":")[2])
                 if draw is None:
                     fixed.append(path.stem)
                     continue
