@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy import ndarray
+from torch import Tensor
 
 
 def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> ndarray:
@@ -99,7 +100,7 @@ class Tokens(Sequence):
         return Tokens(self.ids[where], offsets_of(ends - starts), types)
 
     @cached_property
-    def layout(self) -> tuple[torch.Tensor, list[int], tuple[tuple[int, int], ...]]:
+    def layout(self) -> tuple[Tensor, list[int], tuple[tuple[int, int], ...]]:
         """The host's half of ``pack``, done once (by the loop: ahead of time, in another thread): all columns of the
         packed batch in one tensor, their sizes, and the groups of equal length."""
         if len(self) == 0:
@@ -132,19 +133,19 @@ class Tokens(Sequence):
 class Packed:
     """One batch on the device: real tokens only, shorter sequences first."""
 
-    ids: torch.Tensor  # [tokens] int64
-    positions: torch.Tensor  # [tokens] int64, restarting at 0 in every sequence
-    types: torch.Tensor | None  # [tokens] int64
-    lengths: torch.Tensor  # [sequences] int64, ascending
-    starts: torch.Tensor  # [sequences + 1] int32, cumulative
-    rank: torch.Tensor  # [sequences] int64: where sequence i of the caller's order lies in the packed order
+    ids: Tensor  # [tokens] int64
+    positions: Tensor  # [tokens] int64, restarting at 0 in every sequence
+    types: Tensor | None  # [tokens] int64
+    lengths: Tensor  # [sequences] int64, ascending
+    starts: Tensor  # [sequences + 1] int32, cumulative
+    rank: Tensor  # [sequences] int64: where sequence i of the caller's order lies in the packed order
     groups: tuple[tuple[int, int], ...]  # (length, how many), ascending; host side
 
     @property
     def max_length(self) -> int:
         return self.groups[-1][0]
 
-    def places(self, sequences: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def places(self, sequences: Tensor, positions: Tensor) -> Tensor:
         """Rows of the packed token axis that hold position ``positions[i]`` of the caller's ``sequences[i]``."""
         return self.starts[:-1].long()[self.rank[sequences]] + positions
 

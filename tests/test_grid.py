@@ -20,8 +20,7 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import Model, Task, Watch, start
 from dialnb.runs.grid import job_of, train_model
-from dialnb.runs.stages import stage_key
-from dialnb.runs.workers import _packed
+from dialnb.runs.stages import _packed, stage_key
 from dialnb.training.recipes import RECIPES, fit, get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")

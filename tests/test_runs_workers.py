@@ -11,8 +11,7 @@ import tiny
 
 from dialnb.data import load
 from dialnb.errors import Offline, UnknownName
-from dialnb.runs.stages import StageCache
-from dialnb.runs.workers import Workers
+from dialnb.runs.stages import StageCache, Workers
 
 
 @pytest.fixture

@@ -138,11 +138,10 @@ def evaluate(
     if tasks and not data:
         raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
     loaded = [] if tasks else [as_encoder(name) for name in encoders]
+    records = own_data(data, columns) if data else None
     if tasks:
-        records = own_data(data, columns)
         parts = [own.adversarial_scores(name, records).assign(encoder=encoder_name(name)) for name in encoders]
     elif data:
-        records = own_data(data, columns)
         if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
             print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
             records = own_data(data, columns, held_out=0.2)
@@ -220,17 +219,17 @@ def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.Data
     import pandas as pd
 
     from dialnb.claims.papers import compare_table
+    from dialnb.claims.rendering import SUBSTITUTE
 
     own = rows[rows["table"] == table]
     model = own["protocol"].map(lambda protocol: "majority label (here)" if protocol == "floor" else name)
-    found = compare_table("wmdc", table, own.assign(model=model, protocol="paper")).rows
-    here = found["seeds"] > 0
-    ours = found["ours"].map("{:.1f}".format) + found["half"].map(lambda half: f" ± {half:.1f}" if half == half else "")
-    text = ours.where(here, found["published"].map(lambda value: "–" if pd.isna(value) else f"{value}"))
-    shown = found.assign(text=text).pivot_table("text", "model", "column", aggfunc="first", sort=False)
-    shown.columns.name = shown.index.name = None
-    notes = "; ".join(found.loc[here, "note"]).split("; ")
-    return shown, [note for note in dict.fromkeys(notes) if note and not note.startswith("encoder ")]
+    shown, notes = {}, {}
+    for row in compare_table("wmdc", table, own.assign(model=model, protocol="paper")).grid:
+        cells = {column: cell["ours"] or cell["paper"] for column, cell in row["cells"].items()}
+        shown[row["labels"]["model"]] = cells
+        if row["status"] == SUBSTITUTE:
+            notes |= dict.fromkeys(row["note"].split("; "))
+    return pd.DataFrame(shown).T, [note for note in notes if not note.startswith("encoder ")]
 
 
 def change(settings: Any, changes: Sequence[str]) -> Any:

@@ -5,26 +5,22 @@ array per record (its fields in order, defaults at the end left out), variant af
 index. `tools.bundling` makes both from the sources.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialnb.data.readers import TRAIN_DEV_TEST, Files, Reader
 from dialnb.data.readers.irc import derive
 from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import known_name
+from dialnb.data.store import Store
 from dialnb.data.tables import Table, decoder, field_of, parse
 from dialnb.errors import DataError
 from dialnb.files import Values, digest_of
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 PREFIX = "bundled/"
 EVERY_DIALOGUE = "dialogues"

@@ -5,24 +5,19 @@ A corpus file (``write_corpus``, ``read_corpus``) holds such dialogues as compre
 no access to the sources.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialnb.data.datasets import load
 from dialnb.data.records import TEXTS, Record
 from dialnb.data.sources import known_name, read_registry
+from dialnb.data.store import Store
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args, get_origin
+from typing import get_args, get_origin
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,12 +20,10 @@ from numpy import ndarray
 
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
+from dialnb.data.store import Store, default_store
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError, Offline, check_known, first_sentence
 from dialnb.files import digest_of, project_root, read_yaml
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +125,6 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split. A name
     such as "bundled/SGD" is data that came with the package and needs no source files.
     """
-    from dialnb.data.store import default_store
-
     store = store or default_store()
     reader = find_reader(name)
     variant = reader.variant(variant)

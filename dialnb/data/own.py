@@ -28,6 +28,7 @@ import numpy as np
 from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
+from dialnb.data.store import default_store
 from dialnb.data.tables import FORMAT, build_table
 from dialnb.errors import DataError, check_known
 from dialnb.files import digest_of
@@ -48,8 +49,6 @@ def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, hel
     >>> mine = from_csv("shop.csv", columns={"intent": "label"}, held_out=0.2)           # doctest: +SKIP
     >>> evaluate_knn(encoder, mine.filter(split="train"), mine.filter(split="test"), dataset="shop")  # doctest: +SKIP
     """
-    from dialnb.data.store import default_store
-
     path, columns = Path(path).absolute(), dict(columns or {})
     data = _bytes(path)
     if not 0 <= held_out < 1:

@@ -49,8 +49,7 @@ from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, job_of, joined,
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance
-from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
-from dialnb.runs.workers import Jobs, Workers
+from dialnb.runs.stages import Jobs, StageCache, StageRecord, Workers, default_stages, fresh_since, peak_memory
 
 AS_IT_COMES = "as it comes"
 

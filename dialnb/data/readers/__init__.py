@@ -15,8 +15,6 @@ file and place::
 The register is not a list somebody keeps: every module of this package is searched for readers when first asked.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import gzip
@@ -29,15 +27,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialnb.data.records import Record, Texts, Utterance
 from dialnb.data.sources import get_source, known_name
+from dialnb.data.store import Store
+from dialnb.data.tables import Table
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
-    from dialnb.data.tables import Table
 
 Records = Iterator[Record]
 TRAIN_DEV_TEST = ("train", "dev", "test")
