@@ -117,7 +117,7 @@ class Tokens(Sequence):
             columns.append(packed.types)
         flat = torch.from_numpy(joined(columns, np.int64))
         values, counts = np.unique(packed.lengths, return_counts=True)
-        groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
+        groups = tuple(zip(values.tolist(), counts.tolist()))
         return flat.pin_memory() if torch.cuda.is_available() else flat, [len(c) for c in columns], groups
 
     def padded(self, pad: int = 0) -> tuple[ndarray, ndarray]:

@@ -283,7 +283,7 @@ def _rows_of(table: Table, spec: Fields) -> Iterator[Fields]:
     columns |= spec.get("columns", {}) | spec.get("printed", {})
     for row in table.rows:
         where = row_selectors(spec, row.labels) | {"table": table.id}
-        cells = dict(zip(table.columns, row.values, strict=True))
+        cells = dict(zip(table.columns, row.values))
         for metric, (one, other) in spec.get("ratios", {}).items():
             if cells[one] and cells[other]:
                 yield where | {"metric": metric, "value": cells[one] / cells[other]}

@@ -110,7 +110,7 @@ def parse_paper(raw: Fields, where: str) -> Paper:
         tables = [_parse_table(table, where) for table in raw["tables"]]
         head = {field: str(raw[field]) for field in ("slug", "name", "title", "venue")}
     except TypeError as wrong:
-        raise DataError(f"{where}: {wrong}") from None
+        raise DataError(f"{where}: a table has a field that is not known here ({wrong})") from None
     except KeyError as missing:
         raise DataError(f"{where}: expected the field {missing}, found none; add it") from None
     by_id = {table.id: table for table in tables}
@@ -133,7 +133,7 @@ def published(slug: str, table: str) -> pd.DataFrame:
     rows = [
         {"paper": slug, "table": found.id, **row.labels, "column": column, "value": value, "unit": found.unit}
         for row in found.rows
-        for column, value in zip(found.columns, row.values, strict=True)
+        for column, value in zip(found.columns, row.values)
         if value is not None
     ]
     names = ["paper", "table", *found.label_names, "column", "value", "unit"]
@@ -218,8 +218,9 @@ def _parse_table(raw: Fields, where: str) -> Table:
                 f"found {len(values)}"
             )
         rows.append(Row(labels, tuple(values)))
+    head = {field: raw[field] for field in ("id", "caption", "kind", "unit")}
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
-    return Table(**raw | {"columns": columns, "rows": tuple(rows), "best": best})
+    return Table(**raw | head | {"columns": columns, "rows": tuple(rows), "best": best})
 
 
 def _find(slug: str, table: str) -> Table:

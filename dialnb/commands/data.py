@@ -5,6 +5,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from click import argument, group, option
@@ -63,35 +64,19 @@ def info(name: str, as_json: bool) -> None:
     if name.casefold().startswith(PREFIX):
         return bundled_info(name, as_json)
     store, source = default_store(), get_source(name)
-    about = {
-        "name": source.name,
-        "title": source.title,
-        "kind": ", ".join(filter(None, (source.kind, source.language))),
-        "used by": by_paper(source.papers) or "none of the papers",
-        "licence": source.licence,
-        "may be shared": MAY_SHARE[source.redistributable],
-        "cite": source.citation,
-        "homepage": source.homepage or "none",
-        "coverage": source.coverage,
-    }
-    if source.note:
-        about["note"] = source.note
-    files = []
-    for file in source.files:
-        row = {"key": file.key, "bytes": file.size or None}
-        row["sha256"] = file.sha256[:12] + "…" if file.sha256 else "not checked"
-        row["cached"] = "yes" if store.location(source, file).exists() else "no"
-        if as_json:
-            row |= {"licence": file.licence, "urls": file.urls, "note": file.note}
-        else:
-            row["from"] = (file.urls or ["by hand"])[0]
-        files.append(row)
+    cached = ["yes" if store.location(source, file).exists() else "no" for file in source.files]
+    about = asdict(source)
+    files = [file | {"cached": state} for file, state in zip(about.pop("files"), cached)]
     if as_json:
-        return print_json(about | {"papers": source.papers, "files": files})
-    describe(about)
+        return print_json(about | {"files": files})
+    about |= {"papers": by_paper(source.papers), "may be shared": MAY_SHARE[about.pop("redistributable")]}
+    describe({label: text for label, text in about.items() if text})
+    for file in files:
+        file["sha256"] = file["sha256"][:12] + "…" if file["sha256"] else "not checked"
+        file["from"] = (file["urls"] or ["by hand"])[0]
     if files:
         print()
-        show(files)
+        show([{name: file[name] for name in ("key", "size", "sha256", "cached", "from")} for file in files])
 
 
 @data.command()
@@ -150,16 +135,15 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     bar = {"desc": "verify", "leave": False, "delay": 2, "unit": "file"}
     states = thread_map(lambda file: store.check(*file), wanted, **bar)
     counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
-    problems = []
-    for (name, key), (state, problem) in zip(wanted, states, strict=True):
+    total, problems = Counter(ok=0, missing=0, bad=0), []
+    for (name, key), (state, problem) in zip(wanted, states):
+        total[state] += 1
         counts[name][state] += 1
         if state == "bad":
             problems.append({"name": name, "file": key, "problem": problem})
-    total = Counter(state for state, _ in states)
     rows = [{"name": name, **count} for name, count in counts.items()]
     if as_json:
-        about = {state: total[state] for state in ("ok", "missing", "bad")}
-        print_json({**about, "datasets": rows, "problems": problems})
+        print_json({**total, "datasets": rows, "problems": problems})
     else:
         show([row for row in rows if counts[row["name"]].total()])
         for found in problems:
@@ -176,8 +160,6 @@ def stats(names: Sequence[str], as_json: bool) -> None:
 
     Without a NAME, of what is at hand; only what is named is fetched.
     """
-    from dataclasses import asdict
-
     from tqdm import tqdm
 
     from dialnb.claims.counts import count_all

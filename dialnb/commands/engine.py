@@ -301,6 +301,7 @@ def save(
     from dialnb.files import write_json
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
+    from dialnb.runs.stages import MEASURED
 
     encoder = getattr(model, "encoder", model)
     model.save(out, dtype=torch.float16)
@@ -308,11 +309,7 @@ def save(
     facts = {
         "provenance": provenance(),
         **result.facts,
-        "steps": result.steps,
-        "seconds": round(result.seconds, 1),
-        "tokens_per_second": round(result.tokens_per_second),
-        "examples_per_second": round(result.examples_per_second),
-        "peak_memory_gb": result.peak_memory_gb,
+        **{name: getattr(result, name) for name in MEASURED},
         "read": sorted({dialogue.corpus for dialogue in dialogues}),
         "scores": json.loads(summary.to_json(orient="index")),
     }

@@ -130,7 +130,7 @@ class Store:
         with ThreadPoolExecutor(WORKERS) as pool:
             found = [pool.submit(self.path, source, key, upstream) for key in keys]
             try:
-                bar = tqdm(zip(keys, found, strict=True), name, len(keys), leave=False, delay=2, unit="file")
+                bar = tqdm(zip(keys, found), name, len(keys), leave=False, delay=2, unit="file")
                 return {key: future.result() for key, future in bar}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
