@@ -83,8 +83,8 @@ class Paper:
     title: str
     venue: str
     tables: Mapping[str, Table]
-    figures: tuple[Mapping[str, str], ...]
-    mismatches: tuple[Fields, ...]
+    figures: Sequence[Mapping[str, str]]
+    mismatches: Sequence[Fields]
 
     @property
     def own(self) -> bool:
@@ -116,8 +116,7 @@ def parse_paper(raw: Fields, where: str) -> Paper:
     by_id = {table.id: table for table in tables}
     if len(by_id) < len(tables):
         raise DataError(f"{where}: table ids must be unique, found {[table.id for table in tables]}")
-    lists = {field: tuple(raw.get(field, ())) for field in ("figures", "mismatches")}
-    return Paper(**head, tables=by_id, **lists)
+    return Paper(**head, tables=by_id, figures=raw.get("figures", ()), mismatches=raw.get("mismatches", ()))
 
 
 def published(slug: str, table: str) -> pd.DataFrame:

@@ -122,8 +122,13 @@ class Comparison:
 @cache
 def templates(room: str) -> Environment:
     """The templates of a room; in HTML, values are text whatever they hold."""
-    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    return Environment(loader=PackageLoader(f"dialnb.{room}", "."), autoescape=lambda name: ".html" in name, **options)
+    return Environment(
+        loader=PackageLoader(f"dialnb.{room}", "."),
+        autoescape=lambda name: ".html" in name,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
 def render(template: str, room: str = "claims", /, **values: Any) -> str:

@@ -106,8 +106,8 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             folder = download_encoder(source.name).folder or hub_snapshot(source.name)
             paths = folder.rglob("*")
         sizes = [path.stat().st_size for path in paths if path.is_file()]
-        size = {"files": len(sizes), "MB": round(sum(sizes) / 1e6, 1)}
-        rows.append({"name": source.name, **size, "folder": str(folder)})
+        megabytes = round(sum(sizes) / 1e6, 1)
+        rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})
     show(rows, as_json)
 
 
@@ -132,8 +132,14 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         for file in source.files:
             if file.verified or store.location(source, file).exists():
                 wanted.append((source.name, file.key))
-    bar = {"desc": "verify", "leave": False, "delay": 2, "unit": "file"}
-    states = thread_map(lambda file: store.check(*file), wanted, **bar)
+    states = thread_map(
+        lambda file: store.check(*file),
+        wanted,
+        desc="verify",
+        leave=False,
+        delay=2,
+        unit="file",
+    )
     counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
     total, problems = Counter(ok=0, missing=0, bad=0), []
     for (name, key), (state, problem) in zip(wanted, states):
@@ -194,8 +200,8 @@ def bundled_info(name: str, as_json: bool) -> None:
     if as_json:
         return print_json(entries)
     for source, entry in entries.items():
-        terms = {"licence": entry["licence"], "cite": get_source(source).citation, "changes": entry["changes"]}
-        describe({"name": f"bundled/{source}", **terms})
+        about = {"name": f"bundled/{source}", "licence": entry["licence"]}
+        describe(about | {"citation": get_source(source).citation, "changes": entry["changes"]})
         print()
     show(bundled_rows(entries))
 

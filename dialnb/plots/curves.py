@@ -43,14 +43,7 @@ def scores_by_epoch(
 
     The band is the 95 % interval over seeds, where there are several; other columns are averaged over first.
     """
-    given = {
-        "x": "epoch",
-        "line": "model",
-        "panels": panels,
-        "log_x": False,
-        "title": title,
-    }
-    return sweep(data, dashed=dashed, **given, **labels)
+    return sweep(data, x="epoch", line="model", panels=panels, log_x=False, title=title, dashed=dashed, **labels)
 
 
 @drawn_from("{x}", "value", "{line}", "{panels}")
@@ -190,13 +183,17 @@ def grouped_bars(
         scores = interval_of_seeds(kinds[kind], "model").reindex(groups)
         means = scores["mean"]
         whiskers = np.nan_to_num([means - scores["low"], scores["high"] - means])
-        look = {
-            "color": colour,
-            "edgecolor": "white",
-            "hatch": HATCHES[place % len(HATCHES)],
-            "ecolor": INK,
-        }
-        bars = axes.bar(left + place * width, means, width * 0.94, yerr=whiskers, label=str(kind), **look)
+        bars = axes.bar(
+            left + place * width,
+            means,
+            width * 0.94,
+            yerr=whiskers,
+            ecolor=INK,
+            label=str(kind),
+            color=colour,
+            edgecolor="white",
+            hatch=HATCHES[place % len(HATCHES)],
+        )
         axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.set_xticks(range(len(groups)), groups)
     axes.set(ylabel=y_label, title=title)

@@ -188,8 +188,8 @@ def frequency_share(data: DataFrame, *, whole: str = "all corpora") -> Figure:
     if len(everything):
         axes.plot(everything["top"], everything["share"], color=INK, lw=3, label=whole)
     axes.axvline(1, color=LINE, lw=1, zorder=0)
-    mark = {"color": GREEN, "lw": 9, "alpha": 0.45, "solid_capstyle": "butt"}
-    axes.plot([1, 1], CLAIMED, label="claimed for the top 1 %", **mark)
+    (mark,) = axes.plot([1, 1], CLAIMED, label="claimed for the top 1 %", color=GREEN)
+    mark.set(lw=9, alpha=0.45, solid_capstyle="butt")
     axes.set(xscale="log", xlim=(max(0.001, data["top"].min()), 100), ylim=(0, 100))
     axes.set_title("A few utterances make up much of a corpus")
     axes.set(xlabel="most frequent distinct utterances (%)", ylabel="share of all utterances (%)")

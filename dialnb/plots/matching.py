@@ -101,14 +101,8 @@ def _matrix(
     shades = 0.2 + 0.055 * ((7 * i + 5 * j + i * j) % 11)
     top = y - CELL * rows / 2
     xs, ys = x + CELL * np.arange(columns + 1), top + CELL * np.arange(rows + 1)
-    look = {
-        "cmap": sns.light_palette(colour, as_cmap=True),
-        "vmin": 0,
-        "vmax": 1,
-        "edgecolor": "white",
-        "lw": 0.8,
-    }
-    page.axes.pcolormesh(xs, ys, shades, **look)
+    shade = sns.light_palette(colour, as_cmap=True)
+    page.axes.pcolormesh(xs, ys, shades, cmap=shade, vmin=0, vmax=1, edgecolor="white", lw=0.8)
     page.text(xs.mean(), top - 0.12, name, ha="center", size="small")
 
 

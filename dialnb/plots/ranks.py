@@ -81,20 +81,17 @@ def rank_grid(data: DataFrame) -> Figure:
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
     # Only the light half of the colours is used: black figures stay readable on it.
-    shades = {
-        "cmap": "Blues_r",
-        "vmin": 1 - 0.8 * len(grid),
-        "vmax": 1.15 * len(grid),
-    }
     sns.heatmap(
         grid,
+        cmap="Blues_r",
+        vmin=1 - 0.8 * len(grid),
+        vmax=1.15 * len(grid),
         annot=True,
         fmt="g",
         cbar=False,
         lw=2,
         annot_kws={"color": INK},
         ax=axes,
-        **shades,
     )
     best = grid.eq(grid.min()).to_numpy().ravel()
     for text, first in zip(axes.texts, best):
