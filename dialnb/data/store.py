@@ -379,9 +379,8 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def default_store() -> Store:
-    """The store that the environment describes."""
-    return Store()
+default_store = Store
+"""The store that the environment describes."""
 
 
 def split_roots(setting: str) -> list[str]:
