@@ -12,7 +12,6 @@ from dialnb.commands.runs import chosen_papers
 
 @command()
 @argument("papers", nargs=-1, required=True, metavar="PAPER...")
-@option("--papers", "named", is_flag=True, hidden=True, expose_value=False)  # may still stand before the names
 @option("--profile", default="gpu", show_default=True)
 @option("--encoder", default="", help="an encoder in place of the profile's own")
 @option("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: this machine's)")
@@ -43,11 +42,11 @@ def pack(
     slugs = chosen_papers(papers, root)
     installed = packing.read_have(have) if have else packing.usual_packages()
     target = packing.Target(platform or packing.host_platform(), python, installed)
-    made = packing.pack(slugs, profile, output, root, target, without, encoder)
-    for name, size in made.sizes.items():
+    sizes, packages, licences = packing.pack(slugs, profile, output, root, target, without, encoder)
+    for name, size in sizes.items():
         print(f"  {name:<8} {size / 1e6:9,.1f} MB")
-    print(f"  packages: {', '.join(f'{name} {version}' for name, version in made.packages.items()) or 'none'}")
-    for licence in made.licences:
+    print(f"  packages: {', '.join(f'{name} {version}' for name, version in packages.items()) or 'none'}")
+    for licence in licences:
         print(f"  data under its own licence: {licence}")
     print(f"{output}: {output.stat().st_size / 1e6:,.1f} MB for {target.platform}, Python {python}")
     print(f"Run it there: tar xf {output.name} && sh {packing.FOLDER}/run.sh")

@@ -72,16 +72,6 @@ class Target:
         return found
 
 
-@dataclass(frozen=True)
-class Packed:
-    """What was written: the archive, its parts in bytes, its packages with versions, and the licences of its data."""
-
-    path: Path
-    sizes: dict[str, int]
-    packages: dict[str, str]
-    licences: tuple[str, ...]
-
-
 def host_platform() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -94,8 +84,9 @@ def pack(
     target: Target,
     without: Iterable[str] = (),
     encoder: str = "",
-) -> Packed:
-    """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
+) -> tuple[dict[str, int], dict[str, str], list[str]]:
+    """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression. Returns
+    the bytes of its parts, its packages with versions, and the licences of its data."""
     kinds = [kind for suffix, kind in FORMATS.items() if out.name.lower().endswith(suffix)]
     if not kinds:
         raise BadParameter(f"the archive must be named *{', *'.join(FORMATS)}, but is {out.name!r}")
@@ -110,7 +101,7 @@ def pack(
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
         pack_packages(packages, target, folder / "site-packages")
-        licences = (*pack_data(dict.fromkeys(data), folder / "cache"), *pack_encoders(dict.fromkeys(encoders), folder))
+        licences = pack_data(dict.fromkeys(data), folder / "cache") + pack_encoders(dict.fromkeys(encoders), folder)
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
             name = encoder_name(encoder)
@@ -121,7 +112,7 @@ def pack(
         for part in sorted(path for path in folder.iterdir() if path.is_dir()):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
-    return Packed(out, sizes, packages, licences)
+    return sizes, packages, licences
 
 
 def pack_project(root: Path, folder: Path) -> None:
