@@ -57,11 +57,13 @@ class StageRecord:
     facts: Values
 
 
+@dataclass
 class StageCache:
     """The shared folder of stages. Results older than `fresh_since` (a time stamp) are ignored and made again."""
 
-    def __init__(self, root: Path, fresh_since: float = 0.0, say: Callable[[str], None] = print) -> None:
-        self.root, self.fresh_since, self.say = Path(root), fresh_since, say
+    root: Path
+    fresh_since: float = 0.0
+    say: Callable[[str], None] = print
 
     def run(self, name: str, function: Callable, inputs: Values) -> tuple[Any, StageRecord]:
         """The stage's result, from the cache or made now, and its record."""
@@ -178,12 +180,13 @@ def peak_memory() -> dict[str, float]:
 Jobs = Mapping[Any, tuple[Callable, Values]]
 
 
+@dataclass
 class Workers:
     """A pool of ``count`` processes for the stages of one cache; it starts with the first stage it is given."""
 
-    def __init__(self, count: int, cache: StageCache) -> None:
-        self.count, self.cache = count, cache
-        self._pool: ProcessPoolExecutor | None = None
+    count: int
+    cache: StageCache
+    _pool: ProcessPoolExecutor | None = None
 
     def make(self, jobs: Jobs, follow: Callable[[Any], Jobs] = lambda _: {}) -> set[str]:
         """Make every job's stage, and those that ``follow(name)`` names once the stage ``name`` is there; the keys of
