@@ -352,7 +352,7 @@ def test_a_folder_is_packed_and_the_script_names_it_there(folder_encoder, tmp_pa
     target = packing.Target(packing.host_platform(), "3.12", {})
     root = ROOT / "tests" / "toy"
     sizes, *_ = packing.pack(["toy"], "smoke", tmp_path / "x.tar", root, target, encoder=str(folder_encoder))
-    with tarfile.open(made.path) as archive:
+    with tarfile.open(tmp_path / "x.tar") as archive:
         archive.extractall(tmp_path / "there", filter="data")
     packed = tmp_path / "there" / "dialnb-pack"
     assert (packed / "encoders" / "my $encoder" / "model.safetensors").is_file() and sizes["encoders"] > 10_000
