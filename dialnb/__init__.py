@@ -7,11 +7,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
+
+# Both before the libraries that they concern. Threads that spin while they wait for each other starve on shared cores:
+# a step takes ten times as long there. And jsonschema's check of IRIs, which nobody asks for, takes seconds to import.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+sys.modules.setdefault("rfc3987_syntax", None)
 
 try:
     __version__ = version("dialnb")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, drawn_from
@@ -77,6 +76,8 @@ def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
 @drawn_from("method", "task", "rank")
 def rank_grid(data: pd.DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
+    from seaborn import heatmap  # takes seconds to import
+
     means = _mean_ranks(data)
     grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
@@ -87,7 +88,7 @@ def rank_grid(data: pd.DataFrame) -> Figure:
         "vmin": 1 - 0.8 * len(grid),
         "vmax": 1.15 * len(grid),
     }
-    sns.heatmap(
+    heatmap(
         grid,
         annot=True,
         fmt="g",
