@@ -15,9 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
-# Both before the libraries that they concern. Threads that spin while they wait for each other starve on shared cores:
-# a step takes ten times as long there. And jsonschema's check of IRIs, which nobody asks for, takes seconds to import.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Both before the libraries that they concern. Threads that wait for each other give their core away soon, for on shared
+# cores it is the other's: steps were ten times as slow. And jsonschema's check of IRIs, which nobody asks for, takes
+# seconds to import.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 sys.modules.setdefault("rfc3987_syntax", None)
 
 try:
