@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -105,6 +105,15 @@ class Graphs:
         if learning:
             return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
         return found.states[:real].clone()
+
+    def zero_grad(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Clear the gradients of all ``parameters``, the encoder's in place. Others lose theirs, or the optimiser would
+        move a head that the next step does not use."""
+        kept = self._with_gradient()
+        if kept:  # none where the heads learn alone
+            torch._foreach_zero_([parameter.grad for parameter in kept])
+        for parameter in {*parameters}.difference(kept):
+            parameter.grad = None
 
     def _with_gradient(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.parameters if parameter.grad is not None]

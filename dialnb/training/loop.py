@@ -231,7 +231,7 @@ class _Run:
             group["lr"] = group["base"] * factor
             group["betas"] = (momentum, group["betas"][1])
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=self.graphs is None)
+        self.optimiser.zero_grad() if self.graphs is None else self.graphs.zero_grad(self.parameters)
 
     # --- the whole run --------------------------------------------------------------------------------------------
 
