@@ -252,8 +252,8 @@ class Run:
         """The encoder that the models of this run start from.
 
         With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
-        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One seed serves
-        the runs of all seeds, which then differ in their trainings and not in where these begin, as those from a
+        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One seed
+        serves the runs of all seeds, which then differ in their trainings and not in where these begin, as those from a
         published checkpoint do.
         """
         encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
