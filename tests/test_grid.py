@@ -254,6 +254,8 @@ def test_the_model_comes_back_as_it_was_when_it_was_best(talks, tmp_path):
     made = train_model("DSE", tiny.encoder(), talks, settings["settings"], {}, watch, tmp_path)
     assert np.allclose(made["encoder"].encode(["book a table"]), seen[1], atol=1e-6)
     assert made["watched"]["epoch"].tolist() == [1, 2, 3] and list(made["epochs"]) == [1, 2, 3]
+    short = replace(settings["settings"], max_steps=1)
+    assert "watched" not in train_model("DSE", tiny.encoder(), talks, short, {}, watch, tmp_path / "short"), "no epoch"
 
 
 def test_what_is_kept_of_every_epoch_is_a_model_of_its_own(run, talks, asked):

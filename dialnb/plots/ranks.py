@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
@@ -76,12 +75,14 @@ def critical_difference(data: DataFrame, *, difference: float) -> Figure:
 @drawn_from("method", "task", "rank")
 def rank_grid(data: DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
+    from seaborn import heatmap  # takes seconds to import
+
     means = _mean_ranks(data)
     grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
     # Only the light half of the colours is used: black figures stay readable on it.
-    sns.heatmap(
+    heatmap(
         grid,
         cmap="Blues_r",
         vmin=1 - 0.8 * len(grid),

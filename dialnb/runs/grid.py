@@ -211,8 +211,8 @@ def train_model(
     if watch and watch.keep:
         places = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
         kept["epochs"] = {int(path.name): load_encoder(path) for path in places}
-    if watch and watch.evaluate:
-        kept["watched"] = DataFrame(read_json(folder / "watched.json") or [])
+    if rows := read_json(folder / "watched.json"):  # none where no epoch came to its end
+        kept["watched"] = DataFrame(rows)
     if heads := recipe_of(recipe).kept_heads:
         kept["layers"] = {}
         for name in heads:

@@ -255,7 +255,9 @@ class Run:
         """The encoder that the models of this run start from.
 
         With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
-        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own.
+        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One seed
+        serves the runs of all seeds, which then differ in their trainings and not in where these begin, as those from a
+        published checkpoint do.
         """
         encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
         if again == AS_IT_COMES:
@@ -263,7 +265,7 @@ class Run:
         if again not in self._opened:
             s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
             reading = Dialogues(self.corpus(s), s["dialogues"])
-            function, inputs = job_of(s, Model(again, data=reading), encoder, self.settings["seed"])
+            function, inputs = job_of(s, Model(again, data=reading), encoder, seed=1)
             self._opened[again] = self.stage(f"raw start: {again}", function, **inputs)["encoder"]
         return deepcopy(self._opened[again])  # a row may read it with another pooling
 
