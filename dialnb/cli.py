@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 something failed (a bad file, no network, a claim that can
 wrong (an unknown name or option, an impossible value); 130 interrupted.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from dialnb import __version__
-from dialnb.commands import data, diaeval, engine, runs, tools
+from dialnb.commands import data, engine, runs, tools
 from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words
 
 
@@ -23,7 +21,7 @@ def dialnb() -> None:
     """Five papers on dialogue representation learning, reproduced in notebooks."""
 
 
-for module in (runs, tools, data, engine, diaeval):
+for module in (runs, tools, data, engine):
     for command in module.COMMANDS:
         dialnb.add_command(command)
 

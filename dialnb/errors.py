@@ -1,7 +1,5 @@
 """One family of errors, each a sentence for the reader: what was expected, what was found, where, what to do."""
 
-from __future__ import annotations
-
 import copyreg
 import difflib
 from collections.abc import Iterable

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Fields = Mapping[str, Any]
+"""What a YAML file says under its names, or the columns and values that select tidy rows."""
+
 Values = dict[str, Any]
 """Values by name: the facts of a record, the inputs of a stage, what a training gave."""
 
@@ -47,12 +50,12 @@ def say(line: str) -> None:
 
 def write_table(shown: Any, stem: Path) -> None:
     """A table as CSV, Markdown and LaTeX; a plain data frame as CSV alone."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     if hasattr(shown, "to_csv"):
         shown.to_csv(stem.with_suffix(".csv"), index=False)
         return
     for suffix, text in {"csv": shown.csv(), "md": shown.markdown(), "tex": shown.latex()}.items():
-        stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8")
+        stem.with_suffix(f".{suffix}").write_text(text, "utf-8")
 
 
 ITEMS = "items.csv.xz"
@@ -105,7 +108,7 @@ def write_whole(path: Path, text: str) -> None:
     """Write whole or not at all: a run that is killed, or a disk that is full, leaves the previous text."""
     draft = path.with_name(f".{path.name}.new")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(text, "utf-8")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -118,14 +121,14 @@ def write_json(path: Path, record: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """A record that was written with `write_json`, or None if there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
 def read_yaml(path: Any) -> Any:
     """What a YAML file says, with the reader in C where there is one: it is ten times as fast."""
     import yaml
 
-    return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 LOCK = ".lock"
@@ -143,21 +146,16 @@ def read_run(folder: Path) -> Any:
 
 def as_it_stands(record: Values, folder: Path) -> Values:
     """The record of a run; one that says "running" though no process holds the run was interrupted."""
-    if record["status"] != "running" or _is_held(folder / LOCK):
+    if record["status"] != "running":
+        return record
+    try:
+        if (folder / LOCK).is_file():
+            with FileLock(folder / LOCK, timeout=0):
+                pass
+    except (Timeout, OSError):  # it runs, or that cannot be found out
         return record
     reason = "its process has ended; run it again and it goes on where it stopped"
     return record | {"status": "interrupted", "reason": reason}
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a process has the lock; also where that cannot be found out."""
-    if not path.is_file():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True
 
 
 def _plain(value: Any) -> Any:

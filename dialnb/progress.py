@@ -1,7 +1,5 @@
 """Progress that reads well everywhere: a bar on a terminal, and elsewhere a line every ten seconds."""
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Where random weights come from: one seed that is named, never what the process happened to do before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

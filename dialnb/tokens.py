@@ -13,19 +13,21 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy import ndarray
+from torch import Tensor
 
 
-def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> np.ndarray:
+def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> ndarray:
     """All numbers of ``parts`` in one row; of no parts an empty one."""
     return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="unsafe")
 
 
-def offsets_of(lengths: Sequence[int]) -> np.ndarray:
+def offsets_of(lengths: Sequence[int]) -> ndarray:
     """Where each of several sequences that lie one after the other begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)], dtype=np.int64, casting="unsafe")
 
 
-def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def stretches(starts: ndarray, lengths: ndarray) -> ndarray:
     """The places of a flat array that lie in the given stretches of it, stretch after stretch."""
     starts, lengths = np.ravel(starts), np.ravel(lengths)
     offsets = offsets_of(lengths)
@@ -44,7 +46,7 @@ class Numbers(dict[Hashable, int]):
         self[text] = len(self)
         return self[text]
 
-    def of(self, texts: Iterable[Hashable]) -> np.ndarray:
+    def of(self, texts: Iterable[Hashable]) -> ndarray:
         """The number of every text."""
         return np.array([self[text] for text in texts], np.int64)
 
@@ -58,9 +60,9 @@ class Tokens(Sequence):
     (2, [2, 7, 3], [2, 3, 2, 7, 3])
     """
 
-    ids: np.ndarray
-    offsets: np.ndarray
-    types: np.ndarray | None = None
+    ids: ndarray
+    offsets: ndarray
+    types: ndarray | None = None
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int]], types: Iterable[Sequence[int]] | None = None) -> Tokens:
@@ -80,7 +82,7 @@ class Tokens(Sequence):
         return cls(joined(part.ids for part in parts), offsets_of(lengths), types)
 
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> ndarray:
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -98,7 +100,7 @@ class Tokens(Sequence):
         return Tokens(self.ids[where], offsets_of(ends - starts), types)
 
     @cached_property
-    def layout(self) -> tuple[torch.Tensor, list[int], tuple[tuple[int, int], ...]]:
+    def layout(self) -> tuple[Tensor, list[int], tuple[tuple[int, int], ...]]:
         """The host's half of ``pack``, done once (by the loop: ahead of time, in another thread): all columns of the
         packed batch in one tensor, their sizes, and the groups of equal length."""
         if len(self) == 0:
@@ -115,10 +117,10 @@ class Tokens(Sequence):
             columns.append(packed.types)
         flat = torch.from_numpy(joined(columns, np.int64))
         values, counts = np.unique(packed.lengths, return_counts=True)
-        groups = tuple(zip(values.tolist(), counts.tolist(), strict=True))
+        groups = tuple(zip(values.tolist(), counts.tolist()))
         return flat.pin_memory() if torch.cuda.is_available() else flat, [len(c) for c in columns], groups
 
-    def padded(self, pad: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, pad: int = 0) -> tuple[ndarray, ndarray]:
         """Rectangular ids and a 0/1 mask, for transformers that cannot read packed sequences."""
         width = int(self.lengths.max(initial=1))
         mask = np.arange(width) < self.lengths[:, None]
@@ -131,19 +133,19 @@ class Tokens(Sequence):
 class Packed:
     """One batch on the device: real tokens only, shorter sequences first."""
 
-    ids: torch.Tensor  # [tokens] int64
-    positions: torch.Tensor  # [tokens] int64, restarting at 0 in every sequence
-    types: torch.Tensor | None  # [tokens] int64
-    lengths: torch.Tensor  # [sequences] int64, ascending
-    starts: torch.Tensor  # [sequences + 1] int32, cumulative
-    rank: torch.Tensor  # [sequences] int64: where sequence i of the caller's order lies in the packed order
+    ids: Tensor  # [tokens] int64
+    positions: Tensor  # [tokens] int64, restarting at 0 in every sequence
+    types: Tensor | None  # [tokens] int64
+    lengths: Tensor  # [sequences] int64, ascending
+    starts: Tensor  # [sequences + 1] int32, cumulative
+    rank: Tensor  # [sequences] int64: where sequence i of the caller's order lies in the packed order
     groups: tuple[tuple[int, int], ...]  # (length, how many), ascending; host side
 
     @property
     def max_length(self) -> int:
         return self.groups[-1][0]
 
-    def places(self, sequences: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def places(self, sequences: Tensor, positions: Tensor) -> Tensor:
         """Rows of the packed token axis that hold position ``positions[i]`` of the caller's ``sequences[i]``."""
         return self.starts[:-1].long()[self.rank[sequences]] + positions
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PRELOADED = ("accelerate", "sklearn.linear_model", "transformers.models.bert.modeling_bert")
-OURS = ("dialnb.models.encoder", "dialnb.training", "dialnb.runs.workers", "dialnb.data")
+OURS = ("dialnb.models.encoder", "dialnb.training", "dialnb.runs.stages", "dialnb.data")
 
 
 def context():

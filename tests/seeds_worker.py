@@ -46,24 +46,30 @@ class Killed(BaseException):
     """What a process that is killed leaves: a checkpoint, and nobody who tidies up."""
 
 
-def encoder(family: str = "bert"):
+def encoder(family: str = "bert", dropout: float = 0.1):
     with torch.random.fork_rng():  # what is drawn after it hangs on the process, not on the seed of this one
-        return tiny.encoder(family, max_position_embeddings=80)
+        return tiny.encoder(family, dropout=dropout, max_position_embeddings=80)
+
+
+def given(name: str, dropout: float = 0.1) -> tuple:
+    """An encoder, data and options with which a recipe can be tried."""
+    recipe = RECIPES[name]
+    lists = [SelectionGroup(str(i), said[:4], said[4:], (1, 0), "train") for i, said in enumerate(TALK)]
+    talks = [Conversation("toy", said) for said in TALK]
+    data = {"tadse": [Augmentation(SLOTTED, k=2)], "ums": lists}.get(recipe.paper, talks)
+    options = {"max_length": 40} if recipe.paper == "ums" else {}
+    counted = recipe.paper == "dialoguecse" and "negatives" in signature(recipe.examples).parameters
+    options |= {"negatives": 2} if counted else {}
+    return encoder("electra" if name == "replaced tokens" else "bert", dropout), data, options
 
 
 def trainings() -> dict[str, Callable[[Path], tuple]]:
     """Of each training: a function of a folder for its checkpoints that gives the encoder and the losses."""
-    lists = [SelectionGroup(str(i), said[:4], said[4:], (1, 0), "train") for i, said in enumerate(TALK)]
     talks = [Conversation("toy", said) for said in TALK]
 
     def by_recipe(name: str, work: Path) -> tuple:
-        recipe = RECIPES[name]
-        own = encoder("electra" if name == "replaced tokens" else "bert")
-        data = {"tadse": [Augmentation(SLOTTED, k=2)], "ums": lists}.get(recipe.paper, talks)
-        options = {"max_length": 40} if recipe.paper == "ums" else {}
-        counted = recipe.paper == "dialoguecse" and "negatives" in signature(recipe.examples).parameters
-        options |= {"negatives": 2} if counted else {}
-        made = fit(name, own, data, replace(recipe.settings, **STEPS), work, options=options)
+        own, data, options = given(name)
+        made = fit(name, own, data, replace(RECIPES[name].settings, **STEPS), work, options=options)
         return made.model, made.result.curve
 
     def pretrained(kind: str, work: Path) -> tuple:

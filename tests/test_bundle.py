@@ -97,7 +97,7 @@ def test_response_selection_is_derived_from_the_conversations(no_sources):
 
 def test_nothing_is_written_where_nothing_can_be(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.warns(UserWarning, match="cannot be written"):
+    with pytest.warns(UserWarning, match="nothing can be written to"):
         data = load("bundled/UbuntuIRC", "turns", store=Store(cache=tmp_path / "file" / "cache", offline=True))
     assert len(data) > 1000
 

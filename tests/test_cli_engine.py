@@ -15,6 +15,7 @@ from dialnb.errors import DataError
 from dialnb.evaluation import bundled
 from dialnb.models.encoder import load_encoder
 from dialnb.models.selector import Selector
+from tools import pretrain
 
 
 @pytest.fixture
@@ -75,11 +76,12 @@ def test_templates_are_made_of_a_file_of_ones_own_and_nothing_else(tmp_path, cap
     assert "TaDSE learns from utterances with slots" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [("train", "DSE"), ("pretrain",)])
-def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(command, tmp_path, capsys):
+def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(tmp_path, capsys):
     (tmp_path / "file").touch()
     place = tmp_path / "file" / "out"
-    assert main([*command, "--corpus", "no-such-file.csv", "-o", str(place)]) == 1
+    assert main(["train", "DSE", "--corpus", "no-such-file.csv", "-o", str(place)]) == 1
+    with pytest.raises(DataError, match="nothing can be written to"):
+        pretrain.main(["--corpus", "no-such-file.csv", "-o", str(place)], standalone_mode=False)
     assert f"nothing can be written to {place.parent}" in capsys.readouterr().err
 
 

@@ -185,7 +185,7 @@ def test_every_reader_reads_a_source_of_the_registry():
 
 def test_two_readers_for_one_dataset_are_refused(monkeypatch):
     other = replace(get_reader("SGD"), version=99)
-    module = __import__("dialnb.data.readers.unified", fromlist=["unified"])
+    module = __import__("dialnb.data.readers.crowd", fromlist=["crowd"])
     monkeypatch.setattr(module, "read_more", other, raising=False)
     with pytest.raises(ValueError, match="two readers claim the dataset SGD"):
         all_readers.__wrapped__()

@@ -9,8 +9,8 @@ import torch
 
 from dialnb import losses
 from dialnb.claims.papers import SLUGS
+from dialnb.ecosystem import citation
 from dialnb.ecosystem import losses as wrapped
-from dialnb.ecosystem.citations import citation
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.examples.batches import Batch
 from dialnb.training.objectives import PairObjective, TemplateObjective

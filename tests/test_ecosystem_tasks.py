@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 from dialnb.data import load
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.selection import cosine_scorer
 from dialnb.examples.readings import thin

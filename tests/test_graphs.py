@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from seeds_worker import given as tried
 
 from dialnb.evaluation.finetuning import FineTuning, fit_classifier
 from dialnb.evaluation.metrics import accuracy
 from dialnb.examples.masking import MaskedExamples
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import padded_attention
-from dialnb.models.graphs import Graphs, can_replay, filled
+from dialnb.models.graphs import Graphs, Recorded, can_replay, filled
 from dialnb.tokens import Tokens, pack
 from dialnb.training import TrainingSettings, train
+from dialnb.training.recipes import RECIPES, fit
 
 RECIPE = FineTuning(1e-3, batch_size=8, epochs=6, patience=99, eval_steps=2, max_length=20)
 
@@ -50,6 +54,59 @@ def test_nothing_is_recorded_without_a_gpu_and_a_clone_has_no_graphs():
     assert not can_replay(encoder) and encoder.graphs is None
     encoder.graphs = Graphs(encoder)
     assert encoder.clone().graphs is None
+
+
+class _Again:
+    """Stands in for a graph: what was recorded is computed again when it is replayed."""
+
+    def __init__(self, work) -> None:
+        self.replay = work
+
+
+def record_on_any_device(graphs, batch, first_only, learning, pool):
+    """Recorded passes as a GPU gives them, but computed: they read and write the same tensors."""
+    parameters, passes = graphs._with_gradient(), []
+    states = graphs.encoder.eager_states(batch, first_only).detach().clone()
+    gradient = torch.empty_like(states) if learning else None
+
+    def forward():
+        with torch.set_grad_enabled(learning):
+            passes.append(graphs.encoder.eager_states(batch, first_only))
+        states.copy_(passes[-1].detach())
+
+    def backward():
+        found = torch.autograd.grad(passes.pop(), parameters, gradient, allow_unused=True)
+        for parameter, new in zip(parameters, found, strict=True):
+            if new is not None:
+                parameter.grad += new
+
+    return Recorded(batch, states, gradient, _Again(forward), _Again(backward))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_replayed_trains_as_what_is_not(monkeypatch, name):
+    """Everything but the recording itself: places, fillings, gradients in place, heads that a step does not use."""
+
+    def by_starts(qkv, starts, seed, groups, dropout):
+        return padded_attention(qkv, starts, 80, dropout)
+
+    monkeypatch.setattr(packed_path, "_grouped", by_starts)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
+    recorded, losses = [], []
+
+    def record(*asked):
+        recorded.append(record_on_any_device(*asked))
+        return recorded[-1]
+
+    monkeypatch.setattr(Graphs, "_record", record)
+    steps = {"batch_size": 8, "max_steps": 12, "epochs": 99, "precision": "float32", "learning_rate": 1e-3}
+    for replay in (False, True):
+        monkeypatch.setattr("dialnb.training.loop.can_replay", lambda _, replay=replay: replay)
+        encoder, data, options = tried(name, dropout=0.0)
+        settings = replace(RECIPES[name].settings, **steps)
+        losses.append(fit(name, encoder, data, settings, options=options).result.curve["loss"].to_numpy())
+        assert bool(recorded) == replay
+    assert np.allclose(*losses, rtol=1e-4) and np.ptp(losses[0]) > 0.01
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

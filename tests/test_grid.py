@@ -13,15 +13,14 @@ import torch
 import yaml
 from test_studies import dataset, dialogue
 
-from dialnb.data.levels import choose_datasets
+from dialnb.data.datasets import choose_datasets
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import Model, Task, Watch, start
 from dialnb.runs.grid import job_of, train_model
-from dialnb.runs.stages import stage_key
-from dialnb.runs.workers import _packed
+from dialnb.runs.stages import _packed, stage_key
 from dialnb.training.recipes import RECIPES, fit, get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -255,6 +254,8 @@ def test_the_model_comes_back_as_it_was_when_it_was_best(talks, tmp_path):
     made = train_model("DSE", tiny.encoder(), talks, settings["settings"], {}, watch, tmp_path)
     assert np.allclose(made["encoder"].encode(["book a table"]), seen[1], atol=1e-6)
     assert made["watched"]["epoch"].tolist() == [1, 2, 3] and list(made["epochs"]) == [1, 2, 3]
+    short = replace(settings["settings"], max_steps=1)
+    assert "watched" not in train_model("DSE", tiny.encoder(), talks, short, {}, watch, tmp_path / "short"), "no epoch"
 
 
 def test_what_is_kept_of_every_epoch_is_a_model_of_its_own(run, talks, asked):

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pandas as pd
 import pytest
 
-from dialnb.claims.leaks import leak_notes, leaks, read_by, registry
 from dialnb.claims.papers import FLOORS
+from dialnb.claims.rows import leak_notes, leaks, read_by, registry
 from dialnb.data import load
 from dialnb.data.corpora import COLLECTIONS, Part, collection
 from dialnb.files import project_root, read_rows

@@ -9,8 +9,7 @@ import pytest
 from handmade import read, read_part, splits, store_with, zipped
 
 from dialnb.data.readers import Files
-from dialnb.data.readers.inference import judged_replies
-from dialnb.data.readers.pairs import question_answers
+from dialnb.data.readers.pairs import judged_replies, question_answers
 from dialnb.data.records import InferenceItem, QuestionAnswer
 from dialnb.errors import DataError, Offline
 from dialnb.studies.tasks import nli_triples

@@ -143,7 +143,7 @@ def test_figures_that_are_kept_as_data_alone_are_drawn(tmp_path):
     about = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(about | {"function": "dialnb.plots:curves"}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(plots.FIGURES, "dialnb.plots:curves", lambda data: reporting.Figure(figsize=(2, 2)))
+        patch.setitem(plots.FIGURES, "curves", lambda data: reporting.Figure(figsize=(2, 2)))
         build([run], tmp_path / "site")
     assert (tmp_path / "site/dse-quick/figures/F3.png").read_bytes().startswith(b"\x89PNG")
 

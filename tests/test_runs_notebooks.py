@@ -240,11 +240,11 @@ def test_a_full_disk_fails_the_run_with_a_record_and_the_next_one_goes_on(toy, t
         filled.append(output.parent)
         raise OSError(errno.ENOSPC, "No space left on device", "notebook.ipynb")
 
-    def write(path, text, **options):
+    def write(path, text, *encoding):
         """Into a full folder only the record goes, once what was reserved for it is given back."""
         if path.parent in filled and ((path.parent / RESERVE).exists() or "run.json" not in path.name):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return plain(path, text, **options)
+        return plain(path, text, *encoding)
 
     plain, filled = Path.write_text, []
     monkeypatch.setattr("dialnb.runs.engine.execute_notebook", notebook)

@@ -12,8 +12,7 @@ import tiny
 
 from dialnb.data import load
 from dialnb.errors import Offline, UnknownName
-from dialnb.runs.stages import StageCache
-from dialnb.runs.workers import Workers
+from dialnb.runs.stages import StageCache, Workers
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def cache(tmp_path):
 @pytest.fixture
 def workers(cache, monkeypatch):
     """Processes that begin with everything imported."""
-    monkeypatch.setattr("dialnb.runs.workers.get_context", lambda _: processes.context())
+    monkeypatch.setattr("dialnb.runs.stages.get_context", lambda _: processes.context())
     pool = Workers(2, cache)
     yield pool
     pool.close()

@@ -15,7 +15,7 @@ from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utterance
 from dialnb.data.tables import build_table
 from dialnb.errors import UnknownName

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from dialnb.ecosystem.citations import citation
+from dialnb.ecosystem import citation
 from dialnb.files import project_root, read_rows
 
 TEXT = """

@@ -1,16 +1,21 @@
 """Choose rates on development data: every recipe at several rates from one start, asked about unseen training text.
 
     python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--profile gpu]
+    python -m tools.rates --fine-tuning -o FOLDER [--encoder ID]
 
 The development utterances are a fifth of the *training* splits of four intent datasets, and prototypes come from the
 rest; an utterance that is tested anywhere, in whatever split of whichever variant, is in neither. Steps are a share of
 those of the recorded runs, with the whole schedule within them.
+
+Fine-tuning of intents (Table 7 of DSE) is asked about the same utterances, at multiples of the printed rate, from the
+encoder as it comes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -18,9 +23,12 @@ from zlib import crc32
 import pandas as pd
 
 from dialnb.data import Dataset, load
-from dialnb.evaluation.intent import evaluate_prototypes
+from dialnb.evaluation.finetuning import INTENTS
+from dialnb.evaluation.intent import evaluate_prototypes, finetune_intents
 from dialnb.examples.readings import Dialogues
+from dialnb.models.encoder import load_encoder
 from dialnb.runs import Model, Task, start
+from dialnb.runs.provenance import provenance
 from dialnb.studies import dse, wmdc
 
 SETS = {
@@ -39,6 +47,9 @@ RATES = {
     "WMDC": (2900, [3e-5, 1e-4, 3e-4]),
 }
 """By recipe: steps of a whole training, and the rates that are compared."""
+
+MULTIPLES = (1, 3, 10)
+"""Of the printed rate of fine-tuning."""
 
 
 def words(text: str) -> str:
@@ -62,6 +73,24 @@ def dev_intents(encoder, records: Dataset, dataset: str) -> pd.DataFrame:
     return evaluate_prototypes(encoder, known, asked, dataset=dataset, shots=(1, 5), seeds=range(10))
 
 
+def fine_tuning(encoder_id: str, out: Path) -> None:
+    """Accuracy of fine-tuned intents on the development utterances, 5-shot, by multiple of the printed rate."""
+    encoder, rows = load_encoder(encoder_id), []
+    for name in ("SNIPS", "HWU64", "BANKING77", "CLINC150"):  # from the shortest to the longest
+        known, asked = development(name, SETS[name])
+        for times in MULTIPLES:
+            began = time.perf_counter()
+            options = {"dataset": name, "shots": (5,), "seeds": (0, 1), "recipe": INTENTS.times(times)}
+            found = finetune_intents(encoder, known, asked[:500], **options)
+            seconds = round(time.perf_counter() - began, 1)
+            scores = found.loc[found["metric"] == "Accuracy", "value"].tolist()
+            rows.append({"dataset": name, "times": times, "accuracy": scores, "seconds": seconds})
+            print(rows[-1], flush=True)
+            out.mkdir(parents=True, exist_ok=True)
+            content = {"provenance": provenance(), "encoder": encoder_id, "rows": rows}
+            (out / "rates-finetuning.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path, required=True)
@@ -70,7 +99,11 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.35, help="of the steps of a whole training")
     parser.add_argument("--set", nargs="*", default=[], help="NAME=VALUE of the profile (JSON)")
     parser.add_argument("--recipes", nargs="*", default=list(RATES))
+    parser.add_argument("--fine-tuning", action="store_true", help="rates of fine-tuning, nothing else")
     args = parser.parse_args()
+    if args.fine_tuning:
+        fine_tuning(args.encoder, args.out)
+        return
     chosen = {name: json.loads(value) for name, _, value in (each.partition("=") for each in args.set)}
     overrides = {"raw_start": "masked words", **chosen}
     run = start("dse", args.profile, encoder=args.encoder, overrides=overrides, out=args.out)

@@ -3,8 +3,6 @@
 Everything that a notebook asks for can be imported from here; a room is entered when one of its names is asked for.
 """
 
-from __future__ import annotations
-
 from dialnb import lazily
 
 ROOMS = {

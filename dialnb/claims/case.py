@@ -1,7 +1,5 @@
 """What claims are judged on: results, scores of single items, and the floors that a trained model must be above."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,21 +89,13 @@ class Case:
             shares += [share for name, share in self.training.items() if name == model or name.startswith(variants)]
         return min(shares, default=None)
 
-    def refuse_faults(self, rows: DataFrame, claim: Claim) -> None:
-        """Refuse rows that a known fault has spoiled for this claim."""
-        for fault in self.faults:
-            if claim.id in fault.get("claims", [claim.id]) and len(select(rows, fault["rows"])):
-                raise Unjudged(fault["fault"], fault["reason"])
-
     def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
         """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
         key = json.dumps([where, by], sort_keys=True)
-        if key not in self.floors:
-            model = side.get("model", where.get("model"))
-            self.floors[key] = self._floor(where, {"model": model} if model else {}, by)
-        return self.floors[key]
-
-    def _floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
+        if key in self.floors:
+            return self.floors[key]
+        model = side.get("model", where.get("model"))
+        side = {"model": model} if model else {}
         for source in (self.items, self.results):
             if source is None or ("encoder" in where and "encoder" not in source):
                 continue  # items do not say whose they are
@@ -113,8 +103,9 @@ class Case:
             rows = select(source, known)
             floors = floor_rows(source, known)
             if len(rows) and len(floors):
-                return above_floor(select(rows, side), floors, side, by)
-        return Floor()
+                self.floors[key] = above_floor(select(rows, side), floors, side, by)
+                break
+        return self.floors.setdefault(key, Floor())
 
 
 def training_shares(times: DataFrame | None) -> dict[str, float]:

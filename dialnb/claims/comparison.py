@@ -1,13 +1,13 @@
 """Our results next to a printed table: which tidy rows answer which cell, what differs, and why a cell is empty.
 
 `papers/<slug>/cells.yaml` says in data which rows belong to a cell. Absolute values are compared only where encoder
-and data are the paper's; any other cell is a substitute and says what stands in.
+and data are the paper's; any other cell is a substitute and says what stands in. Read the other way round, the file
+turns what a paper prints into tidy rows, which its claims are judged on first.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import nan, sqrt
 from typing import Any
 
@@ -16,7 +16,7 @@ import pandas as pd
 from pandas import DataFrame
 
 from dialnb.claims.evidence import REPEATED
-from dialnb.claims.papers import Fields, Table, dataset_name, load_cells, load_paper, matches, select
+from dialnb.claims.papers import FLOORS, Fields, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.intervals import student_half
@@ -167,7 +167,7 @@ class Comparer:
         """Rows that the paper does not print and we may have: models beyond its own, under each of its settings."""
         if self.rows.empty or "table" not in self.rows:
             return []
-        printed: set[str] = set()
+        printed = set()
         settings = []
         for row in self.table.rows:
             printed.update(np.atleast_1d(row_selectors(self.spec, row.labels)["model"]).tolist())
@@ -209,7 +209,7 @@ class Comparer:
         return NOT_RUN, general[0] if general else "not part of this run"
 
 
-def row_selectors(spec: Fields, labels: Mapping[str, str]) -> dict[str, Any]:
+def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
     """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
     where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
     for rule in spec.get("rows", ()):
@@ -260,3 +260,33 @@ def _summand(cell: Any) -> Estimate:
     partial = "" if pd.isna(cell.same) else "averages over the columns that ran"
     stand_ins = tuple(filter(None, (cell.note, partial)))
     return Estimate(cell.ours, cell.half, cell.seeds, cell.n, stand_ins=stand_ins)
+
+
+@cache
+def printed_rows(slug: str) -> pd.DataFrame:
+    """All printed cells as the tidy rows that would answer them (`papers/<slug>/cells.yaml`, read the other way round).
+
+    Rows that stand for several models, and floors, are left out; of several datasets the first is the paper's.
+    """
+    found = []
+    for table in load_paper(slug).tables.values():
+        for row in _rows_of(table, load_cells(slug).get("tables", {}).get(table.id) or {}):
+            if not isinstance(row["model"], list) and row["model"] not in FLOORS:
+                found.append({name: one[0] if isinstance(one, list) else one for name, one in row.items()})
+    return pd.DataFrame(found)
+
+
+def _rows_of(table: Table, spec: Fields) -> Iterator[Fields]:
+    """The cells of one table; averages and summaries get the metric of their column's name, `ratios` are computed."""
+    summaries = [*(check["column"] for check in table.average_checks), *spec.get("derived", {})]
+    columns = {column: {"metric": column} for column in summaries}
+    columns |= spec.get("columns", {}) | spec.get("printed", {})
+    for row in table.rows:
+        where = row_selectors(spec, row.labels) | {"table": table.id}
+        cells = dict(zip(table.columns, row.values))
+        for metric, (one, other) in spec.get("ratios", {}).items():
+            if cells[one] and cells[other]:
+                yield where | {"metric": metric, "value": cells[one] / cells[other]}
+        for column, selectors in columns.items():
+            if isinstance(cells.get(column), int | float):
+                yield where | selectors | {"value": float(cells[column])}

@@ -4,21 +4,17 @@ What is printed stands in `papers/` and in the registry's `counts.yaml`. Nothing
 neither cached nor mirrored is reported as not available.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialnb.claims.papers import load_paper
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
 from dialnb.data.sources import known_name, read_registry
+from dialnb.data.store import Store
 from dialnb.errors import Offline
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 NINE = "TOD-BERT"
 EXPECTED = read_registry("counts")
@@ -74,8 +70,8 @@ def count_todbert(store: Store) -> Iterator[Count]:
     """The nine corpora together, what DSE makes of them, and the utterances that WMDC counts as most frequent."""
     from dialnb.examples.pairs import consecutive_pairs, tail_quirk, unique_sentences
 
-    ours: Counter[str] = Counter()
-    every: list[list[str]] = []
+    ours = Counter()
+    every = []
     for part in collection("todbert"):
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
         clean, recorded = [], []

@@ -20,8 +20,6 @@ the paper check, where the paper prints its numbers elsewhere); `split` {column:
 with the words after its statement). A side that names several models stands for their mean.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,6 +69,11 @@ class Claim:
     printed: Fields = field(default_factory=dict)
 
     @property
+    def tables(self) -> list[str]:
+        """The tables that it speaks of."""
+        return np.atleast_1d((self.published or self.rows).get("table", [])).tolist()
+
+    @property
     def sides(self) -> list[tuple[Mapping, Mapping]]:
         """The comparisons that a gain or an ordering consists of, as (better, worse)."""
         if self.order or self.pairs:
@@ -102,7 +105,7 @@ def parse_claims(slug: str, raw: list[Fields], where: str) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _split(entry: Fields) -> list[dict[str, Any]]:
+def _split(entry: Fields) -> list[Fields]:
     """One entry per value of the column that it names under `split` (or per values, A/B), or the entry itself."""
     rest = {name: value for name, value in entry.items() if name != "split"}
     if "split" not in entry:

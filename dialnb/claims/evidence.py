@@ -5,8 +5,6 @@ A *unit* is what one training is scored on: a test item where scores of items ar
 All rows here are those of `dialnb.claims.rows.prepared`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import atanh, sqrt, tanh
 
@@ -14,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy import ndarray
 from pandas import DataFrame
-from scipy import stats
+from scipy.special import ndtri
 
 from dialnb.claims.papers import Fields, select
 from dialnb.claims.rows import check_unambiguous
@@ -187,9 +185,9 @@ def rank_agreement(rows: DataFrame, sides: Sequence[Mapping], by: Sequence[str])
         raise Lacking(f"agreement of rankings needs four models under both measures, found {len(both)}")
     if (np.ptp(both, axis=0) == 0).any():
         raise Lacking("all models score the same under one of the measures, so that there is no order to agree with")
-    found = float(stats.spearmanr(both).statistic)
+    found = float(both.corr("spearman").iloc[0, 1])
     centre = atanh(np.clip(found, -0.999, 0.999))
-    half = float(stats.norm.ppf(0.975)) * sqrt((1 + found**2 / 2) / (len(both) - 3))
+    half = float(ndtri(0.975)) * sqrt((1 + found**2 / 2) / (len(both) - 3))
     low = tanh(centre - half)
     high = tanh(centre + half)
     return Interval(found, min(low, found), max(high, found), len(both), "Fisher's z over models")

@@ -12,8 +12,6 @@ A verdict is *holds* or *fails* where the whole 95 % interval lies on one side o
 run where fewer than half of its comparisons could be judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -27,10 +25,10 @@ from pandas import DataFrame
 
 from dialnb.claims import evidence
 from dialnb.claims.case import Case, Floor, Unjudged
+from dialnb.claims.comparison import printed_rows
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
 from dialnb.claims.papers import FLOORS, compare_table, load_paper, matches, select
-from dialnb.claims.printed import printed_rows
 from dialnb.claims.verdicts import (
     CONTRADICTED,
     ENOUGH,
@@ -46,6 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
+from dialnb.files import Fields
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -67,14 +66,21 @@ def judge_claims(
     not_run: Iterable[Mapping[str, str]] = (),
     items: DataFrame | None = None,
     training: Mapping[str, float] | None = None,
-    faults: Iterable[Mapping[str, Any]] = (),
+    faults: Iterable[Fields] = (),
 ) -> Judged:
     """Every claim of a paper with its verdict; a claim whose rows cannot be told apart is not run, and says so."""
     case = Case(results, slug, items, training or {}, tuple(faults))
     reasons = list(not_run)
     records = []
     for claim in load_claims(slug):
-        verdict = _final(claim, case, reasons)
+        try:
+            verdict = _under_all_readings(claim, case) if claim.readings else judge(claim, case)
+        except Unjudged as unjudged:
+            verdict = Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
+        except Lacking as lacking:
+            verdict = Verdict(NOT_RUN, reason=_why_not(claim, reasons) or str(lacking))
+        except DataError as error:
+            verdict = Verdict(NOT_RUN, reason=str(error))
         paper = paper_checks(slug)[claim.id]
         if paper == CONTRADICTS:
             ours = f"here it {verdict.verdict}" if verdict.verdict in (HOLDS, FAILS) else f"here {verdict.verdict}"
@@ -107,18 +113,6 @@ def paper_checks(slug: str) -> dict[str, str]:
     return checks
 
 
-def _final(claim: Claim, case: Case, reasons: list[Mapping[str, str]]) -> Verdict:
-    """The verdict of a claim, or why there is none."""
-    try:
-        return _under_all_readings(claim, case) if claim.readings else judge(claim, case)
-    except Unjudged as unjudged:
-        return Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
-    except Lacking as lacking:
-        return Verdict(NOT_RUN, reason=_why_not(claim, reasons) or str(lacking))
-    except DataError as error:
-        return Verdict(NOT_RUN, reason=str(error))
-
-
 def _under_all_readings(claim: Claim, case: Case) -> Verdict:
     """The verdict on which all readings of what the paper leaves open agree, else that it depends on them."""
     verdicts = {}
@@ -147,12 +141,11 @@ def _why_not(claim: Claim, reasons: list[Mapping[str, str]]) -> str:
     """The recorded reason for a row that the claim needs, or for its whole table."""
     sides = [claim.rows, claim.better, claim.published or {}, *chain(*claim.sides)]
     models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
-    tables = np.atleast_1d((claim.published or claim.rows).get("table", [])).tolist()
     for entry in reasons:
-        if entry.get("model") in models and (not tables or entry.get("table") in (None, "", *tables)):
+        if entry.get("model") in models and (not claim.tables or entry.get("table") in (None, "", *claim.tables)):
             return f"{entry['model']}: {entry['reason']}"
     for entry in reasons:
-        if entry.get("table") in tables and not entry.get("model") and not entry.get("column"):
+        if entry.get("table") in claim.tables and not entry.get("model") and not entry.get("column"):
             return entry["reason"]
     return ""
 
@@ -237,8 +230,13 @@ class _Judging:
         used = self._used(rows, [better, worse])
         floor = self._floor(rows, [better, worse])
         gaps = self._gaps(rows, better, worse)
-        if claim.margin and not claim.lower:
-            self._check_room(rows, better, worse)
+        if claim.margin and not claim.lower:  # it must fit above the floor of the better side and below the top
+            scores, others = (select(rows, side)["value"] for side in (better, worse))
+            best, room = float(scores.mean()), self._floor_of(rows, better).room
+            top = 1.0 if max(scores.max(), others.max()) <= 1 else TOP
+            if isfinite(room) and (others.mean() + claim.margin > top or room < claim.margin):
+                between = f"between {best:.3g} and the floor {best - room:.3g}"
+                raise Unjudged("no room", f"{claim.margin:g} do not fit {between}")
         strata = evidence.strata(gaps, claim.paired_over == "datasets")
         sign = -1 if claim.lower else 1
         found = self._known(crossed_interval(strata).scaled(sign))
@@ -257,8 +255,11 @@ class _Judging:
         return replace(found, low=found.estimate, high=found.estimate) if self.case.printed else found
 
     def _used(self, rows: DataFrame, sides: list[Mapping]) -> DataFrame:
+        """The rows of these sides; those that a known fault has spoiled for the claim are refused."""
         used = rows[np.any([matches(rows, side) for side in sides], axis=0)]
-        self.case.refuse_faults(used, self.claim)
+        for fault in self.case.faults:
+            if self.claim.id in fault.get("claims", [self.claim.id]) and len(select(used, fault["rows"])):
+                raise Unjudged(fault["fault"], fault["reason"])
         return used
 
     def _floor(self, rows: DataFrame, sides: list[Mapping]) -> str:
@@ -279,17 +280,6 @@ class _Judging:
     def _each(self, rows: DataFrame) -> dict[str, list]:
         """The value of the column in whose groups the claim is judged, where it names one."""
         return {self.claim.each: rows[self.claim.each].unique().tolist()} if self.claim.each else {}
-
-    def _check_room(self, rows: DataFrame, better: Mapping, worse: Mapping) -> None:
-        """A margin must fit between what the better side has and its floor, and below the top of the scale."""
-        margin = self.claim.margin
-        scores = select(rows, better)["value"]
-        others = select(rows, worse)["value"]
-        best = float(scores.mean())
-        room = self._floor_of(rows, better).room
-        top = 1.0 if max(scores.max(), others.max()) <= 1 else TOP
-        if isfinite(room) and (others.mean() + margin > top or room < margin):
-            raise Unjudged("no room", f"{margin:g} do not fit between {best:.3g} and the floor {best - room:.3g}")
 
     def _gaps(self, rows: DataFrame, better: Mapping, worse: Mapping) -> DataFrame:
         """Paired differences of a comparison: over test items where the claim asks for them and they were kept."""

@@ -5,14 +5,14 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, check_known
-from dialnb.files import project_root, read_yaml
+from dialnb.files import Fields, project_root, read_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,6 @@ FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
 Cell = float | int | str | None
-Fields = Mapping[str, Any]
-"""What a YAML file says under its names, or the columns and values that select tidy rows."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,8 @@ class Table:
     unit: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    average_checks: tuple[Fields, ...] = ()
-    notes: tuple[str, ...] = ()
+    average_checks: Sequence[Fields] = ()
+    notes: Sequence[str] = ()
     decimals: int | None = None
     best: str = ""
 
@@ -85,8 +83,8 @@ class Paper:
     title: str
     venue: str
     tables: Mapping[str, Table]
-    figures: tuple[Mapping[str, str], ...]
-    mismatches: tuple[Fields, ...]
+    figures: Sequence[Mapping[str, str]]
+    mismatches: Sequence[Fields]
 
     @property
     def own(self) -> bool:
@@ -111,13 +109,14 @@ def parse_paper(raw: Fields, where: str) -> Paper:
     try:
         tables = [_parse_table(table, where) for table in raw["tables"]]
         head = {field: str(raw[field]) for field in ("slug", "name", "title", "venue")}
+    except TypeError as wrong:
+        raise DataError(f"{where}: a table has a field that is not known here ({wrong})") from None
     except KeyError as missing:
         raise DataError(f"{where}: expected the field {missing}, found none; add it") from None
     by_id = {table.id: table for table in tables}
     if len(by_id) < len(tables):
         raise DataError(f"{where}: table ids must be unique, found {[table.id for table in tables]}")
-    lists = {field: tuple(raw.get(field, ())) for field in ("figures", "mismatches")}
-    return Paper(**head, tables=by_id, **lists)
+    return Paper(**head, tables=by_id, figures=raw.get("figures", ()), mismatches=raw.get("mismatches", ()))
 
 
 def published(slug: str, table: str) -> pd.DataFrame:
@@ -133,7 +132,7 @@ def published(slug: str, table: str) -> pd.DataFrame:
     rows = [
         {"paper": slug, "table": found.id, **row.labels, "column": column, "value": value, "unit": found.unit}
         for row in found.rows
-        for column, value in zip(found.columns, row.values, strict=True)
+        for column, value in zip(found.columns, row.values)
         if value is not None
     ]
     names = ["paper", "table", *found.label_names, "column", "value", "unit"]
@@ -219,9 +218,8 @@ def _parse_table(raw: Fields, where: str) -> Table:
             )
         rows.append(Row(labels, tuple(values)))
     head = {field: raw[field] for field in ("id", "caption", "kind", "unit")}
-    lists = {field: tuple(raw.get(field, ())) for field in ("average_checks", "notes")}
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
-    return Table(**head, columns=columns, rows=tuple(rows), **lists, decimals=raw.get("decimals"), best=best)
+    return Table(**raw | head | {"columns": columns, "rows": tuple(rows), "best": best})
 
 
 def _find(slug: str, table: str) -> Table:

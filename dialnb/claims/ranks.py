@@ -2,8 +2,6 @@
 Wilcoxon's test of each method against the best with Holm's correction (Demšar 2006).
 """
 
-from __future__ import annotations
-
 from math import inf, nan, sqrt
 
 import numpy as np

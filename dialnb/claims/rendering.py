@@ -1,7 +1,5 @@
 """One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from jinja2 import Environment, PackageLoader
 from pandas import DataFrame
 
 from dialnb.claims.papers import Cell, Table
+from dialnb.files import Fields
 
 OWN = "own"
 """The kind of tables of which nothing was printed."""
@@ -49,7 +48,7 @@ class Comparison:
         return ("ours",) if self.table.kind == OWN else ("ours", "paper", "difference")
 
     @cached_property
-    def grid(self) -> list[dict[str, Any]]:
+    def grid(self) -> list[Fields]:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
         best = self._best()
         found = []
@@ -59,7 +58,10 @@ class Comparison:
             notes = part.note[part.status == status]
             labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
             cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
-            found.append({"labels": labels, "status": status, "note": _note(status, notes), "cells": cells})
+            note = Counter(notes).most_common(1)[0][0]
+            if status == SUBSTITUTE:  # all that stands in
+                note = "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
+            found.append({"labels": labels, "status": status, "note": note, "cells": cells})
         return found
 
     def csv(self) -> str:
@@ -83,29 +85,27 @@ class Comparison:
         shown = {name: getattr(self, name) for name in names}
         return render(template, **shown, columns=list(self.table.columns), bold=bold.format, escape=escape)
 
-    def _cell(self, cell: Any, best: bool) -> dict[str, Any]:
+    def _cell(self, cell: Any, best: bool) -> Fields:
         """The texts of one cell; `facts` is what a reader sees who points at it."""
         ours = "" if pd.isna(cell.ours) else format_cell(cell.ours, self.digits)
         interval = "" if pd.isna(cell.half) else f" ± {cell.half:.{self.digits}f}"
         published = None if pd.isna(cell.published) else cell.published
         seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else ""
         n = f"n = {cell.n:,}" if cell.n else ""
+        difference = "" if pd.isna(cell.difference) else f"{cell.difference:+,.{self.table.digits}f}"
+        if not self.digits:  # counts of whole things
+            difference = difference.removesuffix(".0")
         return {
             "ours": ours + interval,
             "paper": "" if self.table.kind == OWN else format_cell(published, self.digits),
             "same": "" if pd.isna(cell.same) else format_cell(cell.same, self.digits),
             "note": cell.note,
-            "difference": "" if pd.isna(cell.difference) else self._difference(cell.difference),
+            "difference": difference.replace("-", "−"),
             "best": best,
             "status": cell.status,
             "sort": cell.published if pd.isna(cell.ours) else cell.ours,
             "facts": "; ".join(filter(None, (seeds, n, cell.note))),
         }
-
-    def _difference(self, value: float) -> str:
-        """Signed, with the digits that the paper prints; counts of whole things have none."""
-        text = f"{value:+,.{self.table.digits}f}".replace("-", "−")
-        return text if self.digits else text.removesuffix(".0")
 
     def _best(self) -> set[tuple[int, str]]:
         """(row, column) of our best values, among rows of one setting, where at least two ran."""
@@ -120,14 +120,20 @@ class Comparison:
 
 
 @cache
-def _templates(room: str) -> Environment:
-    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    return Environment(loader=PackageLoader(f"dialnb.{room}", "."), autoescape=lambda name: ".html" in name, **options)
+def templates(room: str) -> Environment:
+    """The templates of a room; in HTML, values are text whatever they hold."""
+    return Environment(
+        loader=PackageLoader(f"dialnb.{room}", "."),
+        autoescape=lambda name: ".html" in name,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
 def render(template: str, room: str = "claims", /, **values: Any) -> str:
-    """A template of a room with these values; in HTML, they are text whatever they hold."""
-    return _templates(room).get_template(template).render(values)
+    """A template of a room with these values."""
+    return templates(room).get_template(template).render(values)
 
 
 def format_cell(value: Cell, digits: int = 0) -> str:
@@ -141,10 +147,3 @@ def format_cell(value: Cell, digits: int = 0) -> str:
     if isinstance(value, float):
         return f"{value:,.{digits}f}" if digits else f"{value:,g}" if abs(value) < 1e5 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _note(status: str, notes: Any) -> str:
-    """The note of a row from those of its cells: all that stands in, or the most frequent reason."""
-    if status == SUBSTITUTE:
-        return "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
-    return Counter(notes).most_common(1)[0][0]

@@ -1,12 +1,9 @@
 """What became of a claim, in words: the verdict, what it rests on, and how far to trust it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any
 
 import pandas as pd
 
@@ -126,9 +123,9 @@ class Judged:
 
     frame: pd.DataFrame
 
-    def to_dict(self, orient: str = "records") -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Fields]:
         """Plain records, as `claims.json` holds them."""
-        return self.frame.to_dict(orient)
+        return self.frame.to_dict("records")
 
     @property
     def counts(self) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """The command line, one module per topic, each with its COMMANDS; heavy imports stay inside the functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,13 +1,11 @@
 """`dialnb data`: what there is, where it comes from, whether it is intact, and what it counts to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from click import argument, group, option
@@ -15,6 +13,7 @@ from tabulate import tabulate
 
 from dialnb.commands import JSON
 from dialnb.errors import DataError
+from dialnb.files import Fields, Values
 
 MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 NAMES = argument("names", nargs=-1, metavar="[NAME]...")
@@ -65,35 +64,19 @@ def info(name: str, as_json: bool) -> None:
     if name.casefold().startswith(PREFIX):
         return bundled_info(name, as_json)
     store, source = default_store(), get_source(name)
-    about = {
-        "name": source.name,
-        "title": source.title,
-        "kind": ", ".join(filter(None, (source.kind, source.language))),
-        "used by": by_paper(source.papers) or "none of the papers",
-        "licence": source.licence,
-        "may be shared": MAY_SHARE[source.redistributable],
-        "cite": source.citation,
-        "homepage": source.homepage or "none",
-        "coverage": source.coverage,
-    }
-    if source.note:
-        about["note"] = source.note
-    files = []
-    for file in source.files:
-        row = {"key": file.key, "bytes": file.size or None}
-        row["sha256"] = file.sha256[:12] + "…" if file.sha256 else "not checked"
-        row["cached"] = "yes" if store.location(source, file).exists() else "no"
-        if as_json:
-            row |= {"licence": file.licence, "urls": file.urls, "note": file.note}
-        else:
-            row["from"] = (file.urls or ["by hand"])[0]
-        files.append(row)
+    cached = ["yes" if store.location(source, file).exists() else "no" for file in source.files]
+    about = asdict(source)
+    files = [file | {"cached": state} for file, state in zip(about.pop("files"), cached)]
     if as_json:
-        return print_json(about | {"papers": source.papers, "files": files})
-    describe(about)
+        return print_json(about | {"files": files})
+    about |= {"papers": by_paper(source.papers), "may be shared": MAY_SHARE[about.pop("redistributable")]}
+    describe({label: text for label, text in about.items() if text})
+    for file in files:
+        file["sha256"] = file["sha256"][:12] + "…" if file["sha256"] else "not checked"
+        file["from"] = (file["urls"] or ["by hand"])[0]
     if files:
         print()
-        show(files)
+        show([{name: file[name] for name in ("key", "size", "sha256", "cached", "from")} for file in files])
 
 
 @data.command()
@@ -117,14 +100,14 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             if not wanted:
                 hint = " Try --unchecked." if any(file.urls for file in source.files) else ""
                 raise DataError(f"{source.name} has no checked files to fetch. {source.coverage}{hint}")
-            paths: Iterable[Path] = store.fetch(source.name, wanted).values()
+            paths = store.fetch(source.name, wanted).values()
             folder = store.cache / "files" / source.name
         else:
             folder = download_encoder(source.name).folder or hub_snapshot(source.name)
             paths = folder.rglob("*")
         sizes = [path.stat().st_size for path in paths if path.is_file()]
-        size = {"files": len(sizes), "MB": round(sum(sizes) / 1e6, 1)}
-        rows.append({"name": source.name, **size, "folder": str(folder)})
+        megabytes = round(sum(sizes) / 1e6, 1)
+        rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})
     show(rows, as_json)
 
 
@@ -137,9 +120,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     In the cache and in a mirror folder. The exit code is 1 if one is bad, or if a dataset that was asked for by name
     has missing files.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
 
     from dialnb.data.sources import get_source, load_registry
     from dialnb.data.store import default_store
@@ -151,20 +132,24 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         for file in source.files:
             if file.verified or store.location(source, file).exists():
                 wanted.append((source.name, file.key))
-    with ThreadPoolExecutor() as pool:
-        checks = pool.map(lambda file: store.check(*file), wanted)
-        states = list(tqdm(checks, "verify", len(wanted), leave=False, delay=2, unit="file"))
+    states = thread_map(
+        lambda file: store.check(*file),
+        wanted,
+        desc="verify",
+        leave=False,
+        delay=2,
+        unit="file",
+    )
     counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
-    problems = []
-    for (name, key), (state, problem) in zip(wanted, states, strict=True):
+    total, problems = Counter(ok=0, missing=0, bad=0), []
+    for (name, key), (state, problem) in zip(wanted, states):
+        total[state] += 1
         counts[name][state] += 1
         if state == "bad":
             problems.append({"name": name, "file": key, "problem": problem})
-    total = Counter(state for state, _ in states)
     rows = [{"name": name, **count} for name, count in counts.items()]
     if as_json:
-        about = {state: total[state] for state in ("ok", "missing", "bad")}
-        print_json({**about, "datasets": rows, "problems": problems})
+        print_json({**total, "datasets": rows, "problems": problems})
     else:
         show([row for row in rows if counts[row["name"]].total()])
         for found in problems:
@@ -181,8 +166,6 @@ def stats(names: Sequence[str], as_json: bool) -> None:
 
     Without a NAME, of what is at hand; only what is named is fetched.
     """
-    from dataclasses import asdict
-
     from tqdm import tqdm
 
     from dialnb.claims.counts import count_all
@@ -195,7 +178,7 @@ def stats(names: Sequence[str], as_json: bool) -> None:
     show([asdict(count) for count in counts], as_json)
 
 
-def bundled_rows(index: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def bundled_rows(index: Mapping[str, Fields]) -> list[Values]:
     """One row per variant that is stored; what is derived from one is named beside it."""
     rows = []
     for name, entry in index.items():
@@ -217,15 +200,15 @@ def bundled_info(name: str, as_json: bool) -> None:
     if as_json:
         return print_json(entries)
     for source, entry in entries.items():
-        terms = {"licence": entry["licence"], "cite": get_source(source).citation, "changes": entry["changes"]}
-        describe({"name": f"bundled/{source}", **terms})
+        about = {"name": f"bundled/{source}", "licence": entry["licence"]}
+        describe(about | {"citation": get_source(source).citation, "changes": entry["changes"]})
         print()
     show(bundled_rows(entries))
 
 
 def by_paper(tables: Iterable[str]) -> str:
     """ "DSE T2", "DSE T3", "UMS T1" as "DSE T2 T3, UMS T1"."""
-    grouped: dict[str, str] = {}
+    grouped = {}
     for paper, table in map(str.split, tables):
         grouped[paper] = f"{grouped.get(paper, paper)} {table}"
     return ", ".join(grouped.values())
@@ -238,7 +221,7 @@ def describe(about: Mapping[str, str]) -> None:
         print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
 
 
-def show(rows: Sequence[Mapping[str, Any]], as_json: bool = False) -> None:
+def show(rows: Sequence[Fields], as_json: bool = False) -> None:
     """Print a table with aligned columns, numbers to the right; the last column may be as long as it likes."""
     if as_json:
         return print_json(rows)

@@ -1,4 +1,4 @@
-"""`dialnb corpus | pretrain | train | evaluate`: the engine without a notebook."""
+"""`dialnb corpus | train | evaluate | diaeval`: the engine without a notebook."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from dialnb.commands import JSON, together
 from dialnb.errors import BadParameter, DataError, check_known
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dialnb.data.corpora import Conversation
     from dialnb.data.datasets import Dataset
     from dialnb.models.encoder import Encoder
@@ -52,30 +54,6 @@ def corpus(collection: str, out: Path) -> None:
 
     written = corpora.write_corpus(out, corpora.conversations(corpora.collection(collection)))
     print(f"{out}: {written:,} dialogues, {out.stat().st_size / 1e6:.1f} MB")
-
-
-@command()
-@training
-@option("--shape", default="mini", show_default=True, help="mini, small, medium or base")
-@option("--kind", default="bert", show_default=True, help="bert or electra")
-@option("--vocabulary", type=IntRange(100), default=8192, show_default=True, help="word pieces")
-@option("--max-length", type=IntRange(8), default=128, show_default=True, help="longest input")
-def pretrain(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Sequence[str], **about: Any) -> None:
-    """Make an encoder from scratch.
-
-    By language modelling on dialogues.
-    """
-    from dialnb.models.cards import pretraining_card
-    from dialnb.models.saving import check_place
-    from dialnb.training import pretrain as engine
-
-    check_place(out)
-    settings = change(engine.pretraining_settings(about["shape"]), changes)
-    recipe = engine.PretrainingRecipe(settings=settings, **about)
-    work = checkpoints(out)
-    dialogues = conversations(corpus, only, columns)
-    encoder, result = engine.pretrain(dialogues, recipe, work, name=out.name)
-    save(encoder, out, result, dialogues, pretraining_card, recipe)
 
 
 @command()
@@ -160,11 +138,10 @@ def evaluate(
     if tasks and not data:
         raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
     loaded = [] if tasks else [as_encoder(name) for name in encoders]
+    records = own_data(data, columns) if data else None
     if tasks:
-        records = own_data(data, columns)
         parts = [own.adversarial_scores(name, records).assign(encoder=encoder_name(name)) for name in encoders]
     elif data:
-        records = own_data(data, columns)
         if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
             print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
             records = own_data(data, columns, held_out=0.2)
@@ -182,6 +159,77 @@ def evaluate(
         )
         names = [encoder.name for encoder in loaded]
         print(pd.concat(map(bundled.intent_summary, parts), keys=names, names=["encoder"]).round(2).to_string())
+
+
+TABLES = {
+    "T2": "Action prediction, F1 in %",
+    "T3": "Dialogue inference, accuracy in %",
+    "T4": "Response retrieval, accuracy in %",
+}
+DATA = "bundled data with stand-ins, public copies, or official releases"
+
+
+@command()
+@argument("encoder")
+@option("--data", default="bundled", type=Choice(("bundled", "sources", "official")), show_default=True, help=DATA)
+@option("--limit", type=IntRange(10), metavar="N", help="at most N validation and N test items per dataset")
+@option("--train-limit", type=IntRange(10), metavar="N", help="at most N training items per dataset")
+@option("--lists", "groups", type=IntRange(2), metavar="N", help="rank the candidates of at most N dialogues")
+@JSON
+@option("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV, after every dataset")
+def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: Any) -> None:
+    """Score an encoder on the DiaEval benchmark.
+
+    Its tasks are actions, inference and retrieval with a frozen encoder. ENCODER is a bundled name, a
+    SentenceTransformer or model folder, or a hub id; its scores are printed beside the rows of the paper. ± is the
+    95 % interval over ten groups of test dialogues. Nothing but the package is needed with --data bundled.
+    """
+    from dialnb.claims.papers import load_cells
+    from dialnb.evaluation.diaeval import run_diaeval
+    from dialnb.evaluation.foreign import as_encoder
+    from dialnb.files import make_folder
+    from dialnb.models.places import encoder_name
+
+    load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
+    if out:
+        make_folder(out.parent)
+
+    def keep(rows: pd.DataFrame) -> None:
+        if out:
+            rows.assign(encoder=encoder_name(encoder)).to_csv(out, index=False)
+
+    def progress(line: str) -> None:
+        print(f"… {line}", file=sys.stderr, flush=True)
+
+    loaded = as_encoder(encoder)
+    rows = run_diaeval(loaded, data, progress=progress, keep=keep, **limits).assign(encoder=loaded.name)
+    if as_json:
+        print(rows.to_json(orient="records", lines=True), end="")
+        return
+    for table, title in TABLES.items():
+        shown, notes = beside_the_paper(rows, table, f"{loaded.name.rpartition('/')[2]} (here)")
+        print(f"{title} ({table} of the paper)\n\n{shown.to_string()}\n")
+        print("".join(f"  {note}\n" for note in notes))
+    for what, reason in rows.attrs["not_run"].items():
+        print(f"Not run: {what} ({reason})")
+
+
+def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.DataFrame, list[str]]:
+    """The printed rows of a table, then ours under ``name`` and the majority label; and what stands in for what."""
+    import pandas as pd
+
+    from dialnb.claims.papers import compare_table
+    from dialnb.claims.rendering import SUBSTITUTE
+
+    own = rows[rows["table"] == table]
+    model = own["protocol"].map(lambda protocol: "majority label (here)" if protocol == "floor" else name)
+    shown, notes = {}, {}
+    for row in compare_table("wmdc", table, own.assign(model=model, protocol="paper")).grid:
+        cells = {column: cell["ours"] or cell["paper"] for column, cell in row["cells"].items()}
+        shown[row["labels"]["model"]] = cells
+        if row["status"] == SUBSTITUTE:
+            notes |= dict.fromkeys(row["note"].split("; "))
+    return pd.DataFrame(shown).T, [note for note in notes if not note.startswith("encoder ")]
 
 
 def change(settings: Any, changes: Sequence[str]) -> Any:
@@ -250,8 +298,10 @@ def save(
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.files import write_json
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
+    from dialnb.runs.stages import MEASURED
 
     encoder = getattr(model, "encoder", model)
     model.save(out, dtype=torch.float16)
@@ -259,11 +309,7 @@ def save(
     facts = {
         "provenance": provenance(),
         **result.facts,
-        "steps": result.steps,
-        "seconds": round(result.seconds, 1),
-        "tokens_per_second": round(result.tokens_per_second),
-        "examples_per_second": round(result.examples_per_second),
-        "peak_memory_gb": result.peak_memory_gb,
+        **{name: getattr(result, name) for name in MEASURED},
         "read": sorted({dialogue.corpus for dialogue in dialogues}),
         "scores": json.loads(summary.to_json(orient="index")),
     }
@@ -271,10 +317,10 @@ def save(
     model.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
     curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
     facts["curve"] = curve.round(6).to_dict(orient="list")
-    (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "training.json", facts)
     seal(out)
     print(f"{out}: {result.steps:,} steps in {result.seconds:.0f} s, {result.tokens_per_second:,.0f} tokens/s")
     print(summary.round(2).to_string())
 
 
-COMMANDS = (corpus, pretrain, train, evaluate)
+COMMANDS = (corpus, train, evaluate, diaeval)

@@ -159,21 +159,13 @@ def parameters(profiles: Profiles) -> str:
 @command()
 @choices
 @pass_context
-def matrix(context: Context, out: Path, **chosen: Any) -> int:
+def matrix(context: Context, **chosen: Any) -> int:
     """Compare the methods of all papers.
 
     On equal terms: trains every method from one encoder, on one corpus, with one budget of tokens, asks it the tasks
     of all five papers, and says what to pick for which task. 'dialnb run matrix' is the same with more options.
     """
-    from dialnb.runs.profiles import load_profiles, run_name
-    from dialnb.studies.matrix_guide import FILE
-
-    code = context.invoke(run, papers=("matrix",), out=out, **chosen)
-    if code == 0 and not chosen["dry_run"]:
-        changes = load_profiles("matrix").parse(chosen["changes"])
-        name = run_name("matrix", chosen["profile"], chosen["seed"], chosen["encoder"], changes)
-        print(f"\n{(out / name / FILE).read_text(encoding='utf-8')}")
-    return code
+    return context.invoke(run, papers=("matrix",), **chosen)
 
 
 @command()

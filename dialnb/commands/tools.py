@@ -1,13 +1,10 @@
-"""`dialnb pack | export | figures | merge | compare | doctor`: what goes before and after a run."""
-
-from __future__ import annotations
+"""`dialnb pack | export | figures | merge | compare`: what goes before and after a run."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
-from tabulate import tabulate
 
 from dialnb.commands import PROJECT
 from dialnb.commands.runs import chosen_papers
@@ -15,7 +12,6 @@ from dialnb.commands.runs import chosen_papers
 
 @command()
 @argument("papers", nargs=-1, required=True, metavar="PAPER...")
-@option("--papers", "named", is_flag=True, hidden=True, expose_value=False)  # may still stand before the names
 @option("--profile", default="gpu", show_default=True)
 @option("--encoder", default="", help="an encoder in place of the profile's own")
 @option("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: this machine's)")
@@ -46,11 +42,11 @@ def pack(
     slugs = chosen_papers(papers, root)
     installed = packing.read_have(have) if have else packing.usual_packages()
     target = packing.Target(platform or packing.host_platform(), python, installed)
-    made = packing.pack(slugs, profile, output, root, target, without, encoder)
-    for name, size in made.sizes.items():
+    sizes, packages, licences = packing.pack(slugs, profile, output, root, target, without, encoder)
+    for name, size in sizes.items():
         print(f"  {name:<8} {size / 1e6:9,.1f} MB")
-    print(f"  packages: {', '.join(f'{name} {version}' for name, version in made.packages.items()) or 'none'}")
-    for licence in made.licences:
+    print(f"  packages: {', '.join(f'{name} {version}' for name, version in packages.items()) or 'none'}")
+    for licence in licences:
         print(f"  data under its own licence: {licence}")
     print(f"{output}: {output.stat().st_size / 1e6:,.1f} MB for {target.platform}, Python {python}")
     print(f"Run it there: tar xf {output.name} && sh {packing.FOLDER}/run.sh")
@@ -102,13 +98,13 @@ def merge(runs: Sequence[Path], output: Path) -> None:
 
     RUN is a run folder, or one that holds some.
     """
+    from dialnb.files import make_folder
     from dialnb.report.gather import find_runs
     from dialnb.runs import tools
 
     folders = find_runs(runs)
     rows = tools.merge(folders)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(output, index=False)
+    rows.to_csv(make_folder(output.parent) / output.name, index=False)
     print(f"{output}: {len(rows):,} results of {len(folders)} runs")
 
 
@@ -125,20 +121,4 @@ def compare(first: Path, second: Path) -> None:
     print(tools.compare(first, second))
 
 
-@command()
-@PROJECT
-def doctor(root: Path | None) -> int:
-    """Tell what works on this machine.
-
-    And what is missing, and how to get it; the exit code is 1 if something needed is missing.
-    """
-    from dialnb.runs.doctor import examine
-
-    findings = examine(root)
-    print(tabulate(findings, tablefmt="plain", disable_numparse=True))
-    bad = [finding.state for finding in findings].count("bad")
-    print(f"{bad} problem{'' if bad == 1 else 's'}" if bad else "everything that is needed is here")
-    return int(bad > 0)
-
-
-COMMANDS = (pack, export, figures, merge, compare, doctor)
+COMMANDS = (pack, export, figures, merge, compare)

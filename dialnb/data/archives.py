@@ -4,8 +4,6 @@ An archive that unpacks to far more than it should is refused with a `DataError`
 devices are passed over.
 """
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 import zipfile
@@ -37,9 +35,7 @@ def read_members(path: Path, pattern: str = "*", *, strip_top: bool = False) -> 
 
 def members_digest(path: Path, patterns: tuple[str, ...]) -> str:
     r"""sha256 over the sorted lines "name\tsha256\n" of the members that match, named without their top folder."""
-    lines = []
-    for name, data in _members(path, patterns, strip_top=True):
-        lines.append(f"{name}\t{digest_of(data)}\n")
+    lines = [f"{name}\t{digest_of(data)}\n" for name, data in _members(path, patterns, strip_top=True)]
     return digest_of("".join(sorted(lines)))
 
 
@@ -51,8 +47,8 @@ def _members(path: Path, patterns: tuple[str, ...], strip_top: bool) -> Iterator
         for name, size, read in (_zip_members if zipfile.is_zipfile(path) else _tar_members)(path):
             unpacked += size
             if unpacked > limit:
-                problem = f"unpacks to at least {unpacked:,} bytes, more than the {limit:,} allowed; it is refused"
-                raise DataError(f"{path} {problem}")
+                problem = f"at least {unpacked:,} bytes, more than the {limit:,} allowed"
+                raise DataError(f"{path} unpacks to {problem}; it is refused")
             short = name.partition("/")[2] if strip_top else name
             if any(fnmatchcase(short, pattern) for pattern in patterns):
                 yield short, read()

@@ -5,32 +5,29 @@ array per record (its fields in order, defaults at the end left out), variant af
 index. `tools.bundling` makes both from the sources.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialnb.data.readers import TRAIN_DEV_TEST, Files, Reader
 from dialnb.data.readers.irc import derive
 from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import known_name
+from dialnb.data.store import Store
 from dialnb.data.tables import Table, decoder, field_of, parse
 from dialnb.errors import DataError
-from dialnb.files import digest_of
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
+from dialnb.files import Values, digest_of
 
 PREFIX = "bundled/"
 EVERY_DIALOGUE = "dialogues"
 
 
-def index() -> dict[str, dict[str, Any]]:
+@functools.cache
+def index() -> dict[str, Values]:
     """What is bundled, by name: sources, licence, recipe, file, sha256 and size, and rows per variant and split."""
     return json.loads(_asset("bundle.json").read_text("utf-8"))
 
@@ -43,19 +40,16 @@ def _asset(name: str) -> Any:
 class BundledReader(Reader):
     """A reader of the package's own files; the store is not asked."""
 
-    licence: str = ""
-    hashes: tuple[str, ...] = ()
-
     def stored(self, variant: str) -> Table | None:
         if len(self.sources) > 1:
             return every_dialogue(self.sources)
         return None if variant in index()[self.sources[0]]["derived"] else stored(self.sources[0], variant)
 
     def inputs(self, store: Store) -> list[str]:
-        return list(self.hashes)
+        return [index()[name]["sha256"] for name in self.sources]
 
     def terms(self) -> str:
-        return self.licence
+        return "; ".join(dict.fromkeys(index()[name]["licence"] for name in self.sources))
 
 
 def get_bundled(name: str) -> BundledReader:
@@ -64,14 +58,10 @@ def get_bundled(name: str) -> BundledReader:
     name = known_name("bundled dataset", name, [PREFIX + key for key in (*known, EVERY_DIALOGUE)])
     key = name.removeprefix(PREFIX)
     if key == EVERY_DIALOGUE:
-        corpora = {key: entry for key, entry in known.items() if entry["corpus"]}
-        licence = "; ".join(dict.fromkeys(entry["licence"] for entry in corpora.values()))
-        hashes = tuple(entry["sha256"] for entry in corpora.values())
-        return BundledReader(name, (), 1, tuple(corpora), iter, licence, hashes)
-    entry = known[key]
-    variants = tuple(filter(None, (*entry["variants"], *entry["derived"])))
-    read = functools.partial(_derive, key)
-    return BundledReader(name, variants, 1, (key,), read, entry["licence"], (entry["sha256"],))
+        corpora = tuple(key for key, entry in known.items() if entry["corpus"])
+        return BundledReader(name, (), 1, corpora, iter)
+    variants = tuple(filter(None, (*known[key]["variants"], *known[key]["derived"])))
+    return BundledReader(name, variants, 1, (key,), functools.partial(_derive, key))
 
 
 def _derive(name: str, files: Files, variant: str) -> Iterator[Record]:

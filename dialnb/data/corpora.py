@@ -5,24 +5,19 @@ A corpus file (``write_corpus``, ``read_corpus``) holds such dialogues as compre
 no access to the sources.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialnb.data.datasets import load
 from dialnb.data.records import TEXTS, Record
 from dialnb.data.sources import known_name, read_registry
+from dialnb.data.store import Store
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
 
 def capped(dialogues: Sequence[Conversation], utterances: int) -> list[Conversation]:
     """At most about ``utterances`` of every corpus, whole dialogues drawn at random: diversity instead of size."""
-    left: dict[str, int] = {}
+    left = {}
     kept = []
     for place in np.random.default_rng(0).permutation(len(dialogues)):
         dialogue = dialogues[place]

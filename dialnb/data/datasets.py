@@ -1,26 +1,29 @@
-"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily."""
+"""Datasets by name: ``load("SGD")`` reads the records once, keeps them in a file, and serves them lazily.
+
+Where evaluation data may come from stands in `papers/<slug>/data.yaml`; `named_data` takes the best within reach.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import get_args, get_origin
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy import ndarray
 
 from dialnb.data.readers import Files, Reader, get_reader
 from dialnb.data.records import TEXTS, Record
+from dialnb.data.store import Store, default_store
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
-from dialnb.errors import DataError
-from dialnb.files import digest_of
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
+from dialnb.errors import DataError, Offline, check_known, first_sentence
+from dialnb.files import digest_of, project_root, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class Dataset(Sequence):
     licence: str
     fingerprint: str
     table: Table
-    rows: np.ndarray
+    rows: ndarray
     open_again: Callable[[], Dataset] | None = None
 
     @property
@@ -64,7 +67,7 @@ class Dataset(Sequence):
 
     def __reduce__(self) -> tuple:
         """To another process goes what opens the same table there, and the rows."""
-        open_again = self.open_again or partial(load, self.name, self.variant or None)
+        open_again = self.open_again or partial(load, self.name, self.variant)
         return _restore, (open_again, self.rows, self.fingerprint)
 
     def __repr__(self) -> str:
@@ -88,7 +91,7 @@ class Dataset(Sequence):
 
     def column(self, path: str) -> list:
         """All values of one field, flat and in order, without making records: ``column("utterances.intent")``."""
-        hint: Any = self.table.record
+        hint = self.table.record
         values = self._cells()
         for name in path.split("."):
             known = fields(hint) if is_dataclass(hint) else {}
@@ -108,7 +111,7 @@ class Dataset(Sequence):
         """Every text of the dataset, field by field: all utterances of a dialogue corpus, in order."""
         return [text for path in TEXTS[self.table.record] for text in self.column(path)]
 
-    def _select(self, rows: np.ndarray) -> Dataset:
+    def _select(self, rows: ndarray) -> Dataset:
         """These rows of the table, with a fingerprint of their own."""
         if np.array_equal(rows, self.rows):
             return self
@@ -122,8 +125,6 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     ``variant`` chooses between readings of one dataset (None: the reader's first), ``split`` keeps one split. A name
     such as "bundled/SGD" is data that came with the package and needs no source files.
     """
-    from dialnb.data.store import default_store
-
     store = store or default_store()
     reader = find_reader(name)
     variant = reader.variant(variant)
@@ -138,7 +139,7 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     return chosen
 
 
-def _restore(open_again: Callable[[], Dataset], rows: np.ndarray, fingerprint: str) -> Dataset:
+def _restore(open_again: Callable[[], Dataset], rows: ndarray, fingerprint: str) -> Dataset:
     """The dataset that another process handed over."""
     return replace(open_again(), rows=rows, fingerprint=fingerprint)
 
@@ -168,11 +169,11 @@ def _table(reader: Reader, variant: str, store: Store) -> tuple[Table, str]:
     records are read once more, so that what is kept is always named after the bytes it came from.
     """
     fingerprint = _fingerprint(reader, variant, store)
-    path = records_path(reader, variant or None, store, fingerprint)
+    path = records_path(reader, variant, store, fingerprint)
     table = _in_use.get(path) or reader.stored(variant) or open_table(path, fingerprint)
     if table is None:
         files = Files(store, reader.sources[0])
-        table = build_table(reader(files, variant or None), path, fingerprint, files.skipped)
+        table = build_table(reader(files, variant), path, fingerprint, files.skipped)
         if _fingerprint(reader, variant, store) != fingerprint:
             path.unlink()
             return _table(reader, variant, store)
@@ -184,3 +185,58 @@ def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
     """sha256 of the input hashes, the reader, its version and the format of the file."""
     parts = [reader.dataset, variant, reader.version, FORMAT, reader.inputs(store)]
     return digest_of(json.dumps(parts))
+
+
+LEVELS = ("bundled", "sources", "official")
+"""Where evaluation data may come from: the package, public copies as well, the papers' own releases as well."""
+
+CHOICE = re.compile(
+    r"(?:(?P<level>bundled|sources|official) )?(?P<name>[^:\[]+?)(?::(?P<variant>[^\[]+?))?(?:\[::(?P<step>\d+)\])?"
+    r"(?: as (?P<label>.+))?"
+)
+
+Found = tuple[dict[str, Dataset], dict[str, str]]
+"""Datasets by label, and why others cannot be had."""
+
+
+def named_data(slug: str, name: str, level: str, root: Path | None = None) -> Found:
+    """What the `data.yaml` of a paper calls ``name``, at a level of data."""
+    known = read_yaml(project_root(root) / "papers" / slug / "data.yaml")
+    check_known(f"data in data.yaml of {slug}", name, known)
+    return choose_datasets(known[name], level)
+
+
+def choose_datasets(entries: Iterable[str | list[str]], level: str) -> Found:
+    """Load what an entry of `data.yaml` names, and say of what cannot be had why not.
+
+    Each entry is a dataset, or several of which the first is taken that the ``level`` admits and that is there: the
+    paper's own data come first and what stands in for them last. One is written as
+    ``[LEVEL] NAME[:VARIANT][[::STEP]] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
+    ``sources``; every STEP-th record is taken; rows carry the label.
+    """
+    check_known("level of data", level, LEVELS)
+    found, lacking = {}, {}
+    for entry in entries:
+        choices = [CHOICE.fullmatch(text) for text in ([entry] if isinstance(entry, str) else entry)]
+        wanted = " or ".join(dict.fromkeys(choice["name"] for choice in choices))
+        reason = f"needs {wanted}, which is not bundled: profile 'gpu', or data={_level(choices[-1])}"
+        for choice in choices:
+            if LEVELS.index(_level(choice)) <= LEVELS.index(level):
+                try:
+                    dataset = load(choice["name"], choice["variant"])
+                except Offline as error:
+                    reason = first_sentence(error)
+                    continue
+                found[_label(choice)] = dataset[:: int(choice["step"] or 1)]
+                break
+        else:
+            lacking[_label(choices[0])] = reason
+    return found, lacking
+
+
+def _level(choice: re.Match) -> str:
+    return choice["level"] or ("bundled" if choice["name"].startswith("bundled/") else "sources")
+
+
+def _label(choice: re.Match) -> str:
+    return choice["label"] or choice["name"].removeprefix("bundled/")

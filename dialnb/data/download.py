@@ -1,7 +1,5 @@
 """One HTTP download that survives cuts, stalls and restarts, or says in a sentence why it cannot."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,14 +91,12 @@ def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
             return status == 206
     except requests.exceptions.SSLError as error:
         raise DownloadError(f"the secure connection failed ({error})") from None
-    except requests.ConnectionError as error:  # also where connecting takes too long
+    except (requests.ReadTimeout, urllib3.exceptions.TimeoutError):
+        raise _Interrupted(f"the server is silent for {patience.read:g} s") from None
+    except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:  # also where connecting takes too long
         reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
         if isinstance(reason, NO_CONNECTION):
             raise Unreachable(f"no connection to {urlsplit(url).netloc}") from None
-        raise _Interrupted("the connection breaks off") from None
-    except (requests.Timeout, urllib3.exceptions.TimeoutError):
-        raise _Interrupted(f"the server is silent for {patience.read:g} s") from None
-    except urllib3.exceptions.HTTPError:
         raise _Interrupted("the connection breaks off") from None
     except requests.RequestException as error:
         raise DownloadError(f"the request failed ({error})") from None

@@ -13,8 +13,6 @@ What a file holds is told by its columns (keys, in JSON lines); others are left 
 In a CSV a cell with several values separates them by ``|``, and slots are written ``city=Boston|day=Monday``.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import io
@@ -30,6 +28,7 @@ import numpy as np
 from dialnb.data.datasets import Dataset
 from dialnb.data.own_rows import FIELDS, KINDS, Kind, Row, Turn, joined
 from dialnb.data.records import Record
+from dialnb.data.store import default_store
 from dialnb.data.tables import FORMAT, build_table
 from dialnb.errors import DataError, check_known
 from dialnb.files import digest_of
@@ -50,8 +49,6 @@ def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, hel
     >>> mine = from_csv("shop.csv", columns={"intent": "label"}, held_out=0.2)           # doctest: +SKIP
     >>> evaluate_knn(encoder, mine.filter(split="train"), mine.filter(split="test"), dataset="shop")  # doctest: +SKIP
     """
-    from dialnb.data.store import default_store
-
     path, columns = Path(path).absolute(), dict(columns or {})
     data = _bytes(path)
     if not 0 <= held_out < 1:
@@ -152,7 +149,7 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
     for ours, theirs in columns.items():
         check_known("column of own data", ours, FIELDS)
         check_known(f"column of {name}", theirs, header)
-    called: dict[str, str] = {}
+    called = {}
     for column in header:
         if header.count(column) > 1:
             raise DataError(f"{name} has two columns named '{column}'")
@@ -191,11 +188,11 @@ def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
         raise DataError(f"{name} holds rows that have no split, so that none of them can be held out")
     if len({record.split for record in records}) > 1:
         raise DataError(f"{name} has splits of its own: hold nothing out, or leave its column 'split' away")
-    places: dict[str, list[int]] = {}
+    places = {}
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)
     rng = np.random.default_rng(24)
-    test: set[int] = set()
+    test = set()
     for same in places.values():
         test |= set(rng.permutation(same)[: round(share * len(same))].tolist())
     return [replace(record, split="test" if place in test else "train") for place, record in enumerate(records)]

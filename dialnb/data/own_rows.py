@@ -3,8 +3,6 @@
 A cell that cannot be read raises a ValueError, a sentence to which the reader of the file adds the line.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from dialnb.data.records import (
     ScoredPair,
     SelectionGroup,
     Slot,
+    Texts,
     Utterance,
 )
 from dialnb.data.tables import fields
@@ -44,8 +43,8 @@ class Kind:
 
     what: str
     record: type
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
+    required: Texts
+    optional: Texts
 
     def make(self, row: Row) -> Record | Turn:
         """The record of a row, field by field."""
@@ -79,7 +78,7 @@ FIELDS = unique(field for kind in KINDS for field in (*kind.required, *kind.opti
 
 def joined(turns: Iterable[Turn]) -> list[Dialogue]:
     """Turns of the same dialogue together, in order of first appearance."""
-    dialogues: dict[str, list[Turn]] = {}
+    dialogues = {}
     for turn in turns:
         dialogues.setdefault(turn.dialogue, []).append(turn)
     records = []
@@ -111,7 +110,7 @@ def _several(row: Row, field: str) -> list:
     return value
 
 
-def _texts(row: Row, field: str, least: int = 0) -> tuple[str, ...]:
+def _texts(row: Row, field: str, least: int = 0) -> Texts:
     texts = tuple(_text({field: value}, field) for value in _several(row, field))
     if len(texts) < least:
         raise ValueError(f"{field!r} should have at least {least} value(s), but has {len(texts)}")
@@ -125,16 +124,11 @@ def _split(row: Row) -> str:
     return SPLITS[name]
 
 
-def _name(row: Row) -> str:
-    """The id of a row, or one made of what it says."""
-    return _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8])
-
-
 def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text
-    found: list[Slot] = []
+    found = []
     for name, value in _named_values(row):
         wanted = value.lower()
         start = lowered.find(wanted)
@@ -198,7 +192,7 @@ def _score(row: Row) -> float:
 
 
 CELLS = {
-    "id": _name,
+    "id": lambda row: _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8]),
     "split": _split,
     "slots": _slots,
     "score": _score,

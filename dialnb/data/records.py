@@ -4,12 +4,13 @@ A record is one raw item of a dataset as published, before any method-specific p
 immutable, hold plain Python values and carry the ``split`` they were published in.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
+Texts = tuple[str, ...]
+record = dataclass(frozen=True, slots=True)
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Slot:
     """A named value; ``start`` and ``end`` are character offsets in the text it occurs in (-1: not aligned)."""
 
@@ -19,28 +20,28 @@ class Slot:
     end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Utterance:
     """Everything one speaker says in one turn. ``speaker`` is "user" or "system", or a nickname in chat logs."""
 
     speaker: str
     text: str
-    acts: tuple[str, ...] = ()
+    acts: Texts = ()
     slots: tuple[Slot, ...] = ()
     intent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dialogue:
     """An ordered conversation; ``domains`` are the corpus' own names (services, tasks, topics)."""
 
     id: str
     utterances: tuple[Utterance, ...]
-    domains: tuple[str, ...] = ()
+    domains: Texts = ()
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IntentUtterance:
     """One labelled utterance with its slot spans (empty where the dataset has none)."""
 
@@ -51,18 +52,18 @@ class IntentUtterance:
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SelectionGroup:
     """Response selection: one context, its candidate responses and a 0/1 label for each."""
 
     id: str
-    context: tuple[str, ...]
-    candidates: tuple[str, ...]
+    context: Texts
+    candidates: Texts
     labels: tuple[int, ...]
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetrievalQuery:
     """Semantic retrieval: a sentence and the ids (rows of the same split) of relevant and irrelevant candidates."""
 
@@ -74,7 +75,7 @@ class RetrievalQuery:
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScoredPair:
     """Two sentences and a human similarity score on the dataset's own scale."""
 
@@ -84,17 +85,17 @@ class ScoredPair:
     split: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InferenceItem:
     """Inference over a sequence of utterances: a judged dialogue (last utterance judged) or (premise, hypothesis)."""
 
     id: str
-    utterances: tuple[str, ...]
+    utterances: Texts
     label: str
     split: str = "train"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QuestionAnswer:
     """A question and the answer given to it."""
 
@@ -103,13 +104,13 @@ class QuestionAnswer:
     category: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchingGroup:
     """A DialogueCSE training row: utterances before and after the response, and candidates (the true one first)."""
 
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    candidates: tuple[str, ...]
+    before: Texts
+    after: Texts
+    candidates: Texts
     labels: tuple[int, ...]
     split: str = "train"
 

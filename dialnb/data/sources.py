@@ -7,8 +7,6 @@ list the pinned copies and their files; `counts.yaml` holds what is printed abou
 datasets make up a corpus.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -107,7 +105,11 @@ def load_registry() -> dict[str, Source]:
     registry = {}
     pinned = _pinned_files(entries)
     for name, entry in entries.items():
-        files = [*pinned.get(name, ()), *_unchecked_files(entry)]
+        files = pinned.get(name, [])
+        for group in entry.get("unchecked", ()):  # official files without a known hash
+            for key in group["keys"]:
+                urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
+                files.append(SourceFile(key, urls, licence=entry["licence"], note=group.get("note", "")))
         for file in entry.get("files", ()):
             file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
             files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))
@@ -117,18 +119,10 @@ def load_registry() -> dict[str, Source]:
     return registry
 
 
-def _unchecked_files(entry: dict[str, Any]) -> Iterator[SourceFile]:
-    """Official files without a known hash; a group without a base address has to be fetched by hand."""
-    for group in entry.get("unchecked", ()):
-        for key in group["keys"]:
-            urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-            yield SourceFile(key, urls, licence=entry["licence"], note=group.get("note", ""))
-
-
 def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
     """The rows of files.tsv by source; an official URL of sources.yaml comes before the pinned copy."""
     copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
-    found: dict[str, list[SourceFile]] = {}
+    found = {}
     for row in _rows("files.tsv"):
         name, key = row["source"], unquote(row["path"])
         copy = copies[name, row["copy"]]

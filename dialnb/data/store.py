@@ -98,7 +98,8 @@ class Store:
         wanted = self._wanted(source, key)
         try:
             if not wanted.is_intact():
-                wanted.make_folders()
+                for folder in (wanted.target.parent, self.cache / "partial", self.cache / "locks"):
+                    folder.mkdir(parents=True, exist_ok=True)
                 with FileLock(self.cache / "locks" / f"{wanted.tag(key)}.lock"):
                     if not wanted.is_intact():
                         wanted.fetch(upstream)
@@ -129,7 +130,7 @@ class Store:
         with ThreadPoolExecutor(WORKERS) as pool:
             found = [pool.submit(self.path, source, key, upstream) for key in keys]
             try:
-                bar = tqdm(zip(keys, found, strict=True), name, len(keys), leave=False, delay=2, unit="file")
+                bar = tqdm(zip(keys, found), name, len(keys), leave=False, delay=2, unit="file")
                 return {key: future.result() for key, future in bar}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -207,10 +208,6 @@ class Wanted:
     def tag(self, name: str) -> str:
         """A short file name for a lock or a partial download."""
         return f"{self.source.name.replace('/', '--')}-{digest_of(name)[:16]}"
-
-    def make_folders(self) -> None:
-        for folder in (self.target.parent, self.store.cache / "partial", self.store.cache / "locks"):
-            folder.mkdir(parents=True, exist_ok=True)
 
     # -- fetching ---
 
@@ -343,21 +340,18 @@ class Wanted:
         known = self.recorded() if self.file.members_sha256 else self.file.sha256 or self.recorded()
         if found in (self.file.sha256, known):
             return found
-        if self.file.members_sha256:
-            self._verify_members(raw)
+        if wanted := self.file.members_sha256:
+            try:
+                members = members_digest(raw, self.file.members)
+            except DataError as error:
+                raise _Bad(f"cannot be checked by its members ({error})") from None
+            if members != wanted:
+                raise _Bad(f"has members with sha256 {members[:16]}… instead of {wanted[:16]}…")
         elif known and self.file.size not in (0, size):
             raise _Bad(f"has {size:,} bytes instead of {self.file.size:,}")
         elif known:
             raise _Bad(f"has sha256 {found[:16]}… instead of {known[:16]}…")
         return found
-
-    def _verify_members(self, raw: Path) -> None:
-        try:
-            found = members_digest(raw, self.file.members)
-        except DataError as error:
-            raise _Bad(f"cannot be checked by its members ({error})") from None
-        if found != self.file.members_sha256:
-            raise _Bad(f"has members with sha256 {found[:16]}… instead of {self.file.members_sha256[:16]}…")
 
     def recorded(self) -> str:
         """The hash that was seen first, or ""."""
@@ -385,9 +379,8 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def default_store() -> Store:
-    """The store that the environment describes."""
-    return Store()
+default_store = Store
+"""The store that the environment describes."""
 
 
 def split_roots(setting: str) -> list[str]:

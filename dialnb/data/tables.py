@@ -4,13 +4,10 @@ A record is the list of its fields in order, records within records likewise. No
 checksummed: a file that does not check out is made again, never trusted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gc
 import json
-import os
 import typing
 import warnings
 from collections.abc import Callable, Iterable
@@ -22,7 +19,7 @@ from filelock import FileLock
 
 from dialnb.data.records import RECORDS, Record
 from dialnb.errors import DataError
-from dialnb.files import digest_of, write_whole
+from dialnb.files import digest_of, make_folder, write_whole
 
 FORMAT = 1
 
@@ -48,10 +45,6 @@ def field_of(cells: Iterable[list], record: type, name: str) -> list:
     return [cell[place] if place < len(cell) else default for cell in cells]
 
 
-def _as_list(record: Record) -> list:
-    return [getattr(record, name) for name in fields(type(record))]
-
-
 @dataclass(frozen=True)
 class Table:
     """The records of one file, each as the list of its fields."""
@@ -74,8 +67,10 @@ def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: 
     ``skipped`` is looked at once all records are read. If another process builds the same file, wait for it and use it.
     Where nothing can be written, the table is kept in memory only.
     """
-    if not _is_writable(path.parent):
-        warnings.warn(f"records are not kept for next time: {path.parent} cannot be written to", stacklevel=2)
+    try:
+        make_folder(path.parent)
+    except DataError as error:
+        warnings.warn(f"records are not kept for next time: {error}", stacklevel=2)
         return _open(_text(items, fingerprint, skipped).encode(), fingerprint)
     with FileLock(f"{path}.lock"):
         table = open_table(path, fingerprint)
@@ -84,14 +79,6 @@ def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: 
             write_whole(path, text)
             table = _open(text.encode(), fingerprint)
     return table
-
-
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
 
 
 def open_table(path: Path, fingerprint: str) -> Table | None:
@@ -113,7 +100,7 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
         raise DataError(
             f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
         )
-    body = json.dumps(records, default=_as_list)
+    body = json.dumps(records, default=lambda record: [getattr(record, name) for name in fields(type(record))])
     head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": digest_of(body)}
     return f"{json.dumps(head)}\n{body}"
 

@@ -1,7 +1,5 @@
 """Models for the Hugging Face hub: results in the card's metadata, and the upload."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Every loss takes the SentenceTransformer that is trained. A ``head`` is a small 
 papers train along and drop afterwards: ``"contrastive"``, ``"tanh"``, ``"linear"`` or ``"none"``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
-from dialnb.ecosystem.citations import citation
+from dialnb.ecosystem import citation
 from dialnb.training.objectives import HEADS
 from dialnb.training.objectives_dialogue import MatchingGuidedObjective
 

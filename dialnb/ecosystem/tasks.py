@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb import __version__
 from dialnb.data import load
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.data.sources import load_registry
-from dialnb.ecosystem.citations import citation
+from dialnb.ecosystem import citation
 from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
 from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
 from dialnb.evaluation.foreign import as_encoder
@@ -65,6 +65,9 @@ class DialogueTask(AbsTask):
     unit = 100
     """What our values are divided by to be fractions."""
 
+    score = ""
+    """The rows whose means by metric are the scores, as a query; all without one."""
+
     limits: ClassVar[dict[str, int]] = {}
 
     def load_data(self, **options: Any) -> None:
@@ -72,18 +75,15 @@ class DialogueTask(AbsTask):
         self.dataset = {subset: {"test": subset} for subset in self.hf_subsets}
         self.data_loaded = True
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         """Tidy rows of one subset."""
         raise NotImplementedError
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows whose means by metric are the scores."""
-        return rows
 
     def _evaluate_subset(self, model: Any, data_split: str, **options: Any) -> dict[str, Any]:
         encoder = EncodeOnce(as_encoder(model, self.metadata))
         rows = self.rows(encoder, data_split)
-        means = self.printed(rows).groupby("metric", sort=False)["value"].mean() / self.unit
+        scored = rows.query(self.score) if self.score else rows
+        means = scored.groupby("metric", sort=False)["value"].mean() / self.unit
         return means.to_dict() | {"rows": json.loads(rows.to_json(orient="records", double_precision=15))}
 
     def _calculate_descriptive_statistics_from_split(self, split: str, **options: Any) -> dict[str, int]:
@@ -94,37 +94,33 @@ class DSEFewShotIntents(DialogueTask):
     """Few-shot intents by prototypes; the score is the 1-shot accuracy, the rows have 5 shots too."""
 
     metadata = described("DSEFewShotIntents")
+    score = "shots == 1"
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         source, variant = INTENT_SETS[subset]
         train, test = train_and_test(load(f"bundled/{source}", variant), self.limits.get("test"))
         return evaluate_prototypes(encoder, thin(train, self.limits.get("train")), test, dataset=subset)
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[rows["shots"] == 1]
 
 
 class DSEOutOfScope(DialogueTask):
     """Out-of-scope detection; the score is that of the authors' code with one shot and the mean as threshold."""
 
     metadata = described("DSEOutOfScope")
+    score = "protocol == 'code' and shots == 1 and threshold == 'mean'"
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = load("bundled/CLINC150", "plus")
         train, test = (list(records.filter(split=split)) for split in ("train", "test"))
         return evaluate_scope(encoder, train, thin(test, self.limits.get("test")), dataset=subset)
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.query("protocol == 'code' and shots == 1 and threshold == 'mean'")
 
 
 class DiaEvalTask(DialogueTask):
     """A task of DiaEval, and what `papers/wmdc/data.yaml` calls its data."""
 
-    ask: ClassVar[Callable[..., pd.DataFrame]]
+    ask: ClassVar[Callable[..., DataFrame]]
     asked_of: ClassVar[str]
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = named_data("wmdc", self.asked_of, "bundled")[0][subset]
         return self.ask(encoder, records, subset, **self.limits)
 
@@ -141,9 +137,7 @@ class DiaEvalInference(DiaEvalTask):
 
     metadata = described("DiaEvalInference")
     ask, asked_of = staticmethod(diaeval.inference_of), "consistency"
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[rows["protocol"] != "floor"]
+    score = "protocol != 'floor'"
 
 
 class DiaEvalRetrieval(DiaEvalTask):
@@ -151,9 +145,7 @@ class DiaEvalRetrieval(DiaEvalTask):
 
     metadata = described("DiaEvalRetrieval")
     ask, asked_of = staticmethod(diaeval.retrieval_of), "candidates"
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[rows["ties"] == "against"]
+    score = "ties == 'against'"
 
 
 class UMSAdversarialSelection(DialogueTask):
@@ -161,14 +153,12 @@ class UMSAdversarialSelection(DialogueTask):
 
     unit = 1
     metadata = described("UMSAdversarialSelection")
+    score = "ties == 'against'"
 
-    def rows(self, encoder: Any, subset: str) -> pd.DataFrame:
+    def rows(self, encoder: Any, subset: str) -> DataFrame:
         records = load("bundled/UbuntuIRC", "selection-10").filter(split="test")
         lists = thin(records, self.limits.get("groups"))
         return evaluate_adversarial(cosine_scorer(encoder), lists, dataset=subset)
-
-    def printed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[rows["ties"] == "against"]
 
 
 TASKS = (
@@ -192,7 +182,7 @@ def limited(task: type[DialogueTask], **limits: int) -> DialogueTask:
     return type(task.__name__, (task,), {"metadata": named, "limits": limits})()
 
 
-def tidy_rows(results: Any) -> pd.DataFrame:
+def tidy_rows(results: Any) -> DataFrame:
     """The tidy rows of what ``mteb.evaluate`` returns, with the columns ``encoder`` and ``mteb_task``."""
     rows = []
     for result in results.task_results:

@@ -25,7 +25,7 @@ from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.data import Dataset
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, conversation_of
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from dialnb.errors import TrainingError
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.models.graphs import Graphs, can_replay
+from dialnb.models.graphs import Graphs, can_replay, going_first
 from dialnb.seeding import seeded
 
 
@@ -76,7 +76,8 @@ def finetune(
     fruitless = 0
     step = 0
     best_state = _copy_state(model)
-    with seeded(TRAINING_SEED), _fast_on_gpu(getattr(model, "encoder", model), recipe.narrow) as graphs:
+    encoder = getattr(model, "encoder", model)
+    with seeded(TRAINING_SEED), going_first(encoder, recipe.batch_size), _fast_on_gpu(encoder, recipe.narrow) as graphs:
         model.train()
         for _ in range(recipe.epochs):
             order = generator.permutation(n)

@@ -22,7 +22,7 @@ from math import floor, inf, nan, sqrt
 
 import numpy as np
 from numpy import ndarray
-from scipy import stats
+from scipy.special import ndtr, ndtri, stdtrit
 
 FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
 PLACE = "bootstrap of the place"
@@ -103,8 +103,8 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
     if between + units == 0:  # repetitions that change nothing are no evidence
         return Interval(estimate, -inf, inf, n, "one value", nan, trainings)
     squares = sum(part**2 / freedom for part, freedom in terms)
-    of_units = float(stats.t.ppf((1 + level) / 2, units**2 / squares if squares else inf))
-    of_trainings = float(stats.t.ppf((1 + level) / 2, max(1, trainings - 1)))
+    of_units = float(stdtrit(units**2 / squares if squares else inf, (1 + level) / 2))
+    of_trainings = float(stdtrit(max(1, trainings - 1), (1 + level) / 2))
     half = sqrt(max(of_trainings**2 * between + of_units**2 * alone, of_units**2 * units))
     spread = sqrt(between * trainings) if trainings > 1 else nan
     method = "Student's t" if n or trainings > 1 else "normal, unpaired"
@@ -122,8 +122,8 @@ def to_decide(found: Interval, line: float, trainings: bool = False) -> int | No
     least, within = (found.trainings, found.within) if trainings else (found.n, 0.0)
     counts = np.arange(least + 1, MANY + 1)
     between = found.spread**2 / counts
-    half = np.sqrt(stats.t.ppf(0.975, counts - 1) ** 2 * between + stats.norm.ppf(0.975) ** 2 * within)
-    decided = abs(found.estimate - line) >= half + stats.norm.ppf(0.8) * np.sqrt(between + within)
+    half = np.sqrt(stdtrit(counts - 1, 0.975) ** 2 * between + ndtri(0.975) ** 2 * within)
+    decided = abs(found.estimate - line) >= half + ndtri(0.8) * np.sqrt(between + within)
     return int(counts[decided.argmax()]) if decided.any() else None
 
 
@@ -147,7 +147,7 @@ def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
         low, high = _sign_flip_bounds(values, tail)
         return Interval(mean, low, high, n, "exact sign flips", spread)
     means = bootstrap_means(values)
-    widened = float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(tail, n - 1)))
+    widened = float(ndtr(sqrt(n / (n - 1)) * stdtrit(n - 1, tail)))
     low, high = np.quantile(means, [widened, 1 - widened])
     return Interval(mean, float(low), float(high), n, "paired bootstrap", spread)
 
@@ -155,7 +155,7 @@ def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
 def student_half(values: ndarray, level: float = 0.95) -> float:
     """Half the length of Student's t interval of the mean of independent values."""
     values = np.asarray(values, np.float64)
-    quantile = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    quantile = float(stdtrit(len(values) - 1, (1 + level) / 2))
     return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
@@ -208,7 +208,9 @@ def choice_interval(options: ndarray, places: ndarray, wanted: ndarray) -> tuple
 
 def slope_interval(x: ndarray, y: ndarray) -> Interval:
     """Theil-Sen slope of one curve with the interval that inverts Kendall's test; needs five points to decide."""
-    slope, _, low, high = map(float, stats.theilslopes(y, x, 0.95))
+    from scipy.stats import theilslopes  # takes seconds to import
+
+    slope, _, low, high = map(float, theilslopes(y, x, 0.95))
     if len(x) < 5:
         return Interval(slope, -inf, inf, 1, f"one curve of {len(x)} points")
     return Interval(slope, low, high, 1, f"Theil-Sen over {len(x)} points")

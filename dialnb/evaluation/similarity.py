@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+import pandas as pd
 
 from dialnb.data.records import ScoredPair
 from dialnb.errors import DataError
@@ -22,7 +22,7 @@ def spearman(gold: Sequence[float], model: Sequence[float]) -> float:
     """
     if len(gold) < 2:
         raise DataError(f"a correlation needs at least two scored pairs, found {len(gold)}")
-    a, b = (ranks - ranks.mean() for ranks in (rankdata(gold), rankdata(model)))
+    a, b = (ranks - ranks.mean() for ranks in (pd.Series(side).rank().to_numpy() for side in (gold, model)))
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return 100 * float(a @ b) / scale if scale else float("nan")
 

@@ -4,8 +4,7 @@ from dialnb import lazily
 
 ROOMS = {
     "dialogues": "from_dialogue preferences",
-    "files": "example examples_of score_own",
-    "methods": "Methods train_methods",
+    "methods": "Methods example examples_of score_own train_methods",
     "sentences": "Space neighbours similarities",
 }
 __all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

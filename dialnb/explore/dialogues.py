@@ -1,13 +1,11 @@
 """A dialogue of one's own: what every method makes of it for training, and what each would answer."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
+from pandas import DataFrame
 from pandas.io.formats.style import Styler
 
 from dialnb import plots
@@ -72,7 +70,7 @@ def templates(dialogue: Dialogue) -> Styler:
         row = {"utterance": utterance.text, "template": make_template(utterance, typed=True)}
         row["filled again"] = " / ".join(filled[start + 1 : end][:2]) or "(no slot)"
         rows.append(row)
-    return table(pd.DataFrame(rows), "TaDSE: entities become slots, slots take other values")
+    return table(DataFrame(rows), "TaDSE: entities become slots, slots take other values")
 
 
 def windows(dialogue: Dialogue) -> Figure:
@@ -95,7 +93,7 @@ def matching(dialogue: Dialogue, seed: int) -> Styler:
             "said after": " … ".join(after),
         }
         rows.append(row | {"wrong responses": " / ".join(wrong)})
-    return table(pd.DataFrame(rows), "DialogueCSE: the turns around a response tell it from others")
+    return table(DataFrame(rows), "DialogueCSE: the turns around a response tell it from others")
 
 
 def manipulations(dialogue: Dialogue, seed: int) -> Figure:
@@ -122,7 +120,7 @@ def preferences(methods: Methods, dialogue: str, candidates: list[str]) -> Panel
 def scores(methods: Methods, context: tuple[str, ...], candidates: list[str]) -> Styler:
     """The score of every candidate by every method; a star marks the one it prefers."""
     group = SelectionGroup("yours", context, tuple(candidates), (0,) * len(candidates))
-    values = pd.DataFrame({name: score([group])[0] for name, score in methods.scorers.items()}, candidates)
+    values = DataFrame({name: score([group])[0] for name, score in methods.scorers.items()}, candidates)
     best = values == values.max()
     texts = values.map("{:.2f}".format) + np.where(best, " ★", "")
     return table(texts, index=True).apply(lambda _: np.where(best, BEST, ""), axis=None)

@@ -4,22 +4,19 @@ A map is one notebook output in two forms: an interactive one for JupyterLab (dr
 installed with it and needs no network; the menus work without a kernel), and a picture for everything else.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import dataclass
 from html import escape
 from itertools import product
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 from plotly.subplots import make_subplots
 
 from dialnb import plots
-from dialnb.files import read_yaml
+from dialnb.files import Values, read_yaml
 from dialnb.plots.style import INK, looks, png, require
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -46,10 +43,10 @@ class SpaceMap:
         needed = ("panel", "projection", "x", "y", "preservation", "text", "detail")
         require(self.data, "a map", (*needed, *self.colours))
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Values:
         return self.live() | {"image/png": b64encode(png(self.picture(), 90)).decode()}
 
-    def live(self) -> dict[str, Any]:
+    def live(self) -> Values:
         """The interactive form alone: where there is a picture, plotly shows it until the mouse comes near."""
         return {PLOTLY: self.interactive(), "text/plain": self.title or "a map"}
 
@@ -70,7 +67,7 @@ class SpaceMap:
             title=self.title,
         )
 
-    def interactive(self) -> dict[str, Any]:
+    def interactive(self) -> Values:
         """The figure that plotly draws, with a menu of its views: each projection, coloured by each column."""
         panels = list(self.data["panel"].unique())
         views = list(product(self.data["projection"].unique(), self.colours))
@@ -112,7 +109,7 @@ class SpaceMap:
         return f"<b>{_plain(panel)}</b>, neighbours preserved: {shown['preservation'].iloc[0]:.2f}"
 
 
-def _trace(points: pd.DataFrame, label: str, style: tuple) -> dict[str, Any]:
+def _trace(points: pd.DataFrame, label: str, style: tuple) -> Values:
     """The points of one label; one's own sentences are rings, and plotly's triangles look smaller than they are."""
     tint, symbol = style[0], LOOK["symbols"][style[1]]
     size, edge = (11, {"width": 2, "color": INK}) if label == OWN else (8, {"width": 0.5, "color": "white"})

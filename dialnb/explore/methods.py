@@ -1,18 +1,24 @@
-"""One small model of every method from the same encoder, for looking around: trained in seconds, kept as stages.
+"""One small model of every method from the same encoder, for looking around: trained in seconds, kept as stages; and
+how each does on a file of one's own, of which small examples come with the package.
 
 They show what a method does to a space, not how good it is; the papers' notebooks train longer, on more.
 """
 
-from __future__ import annotations
-
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
-from dialnb.data import load
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from dialnb.data import Dataset, load
 from dialnb.errors import check_known
 from dialnb.evaluation.foreign import as_trainable
+from dialnb.evaluation.own import evaluate_own, summary_own
 from dialnb.evaluation.selection import Scorer, cosine_scorer
+from dialnb.examples.own import count_examples
 from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
+from dialnb.explore.panel import BEST, table
 from dialnb.files import read_yaml, say
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, job_of
@@ -75,3 +81,28 @@ def models(size: Size) -> dict[str, Model]:
         options = method.get("options", {})
         made[name] = Model(method["recipe"], data=data[method["data"]], settings=settings, options=options)
     return made
+
+
+SHOWN = ("R10@1", "R10@5", "MRR", "Accuracy")
+
+
+def example(name: str) -> Path:
+    """The path of an example: ``utterances.csv`` (with intents and slots) or ``dialogues.csv`` (with speakers)."""
+    folder = files("dialnb") / "assets" / "examples"
+    known = [entry.name for entry in folder.iterdir()]
+    check_known("example", name, known)
+    with as_file(folder / name) as path:
+        return path
+
+
+def examples_of(file: Dataset) -> Styler:
+    """How many examples each method makes of the dialogues of a file."""
+    return table(pd.DataFrame({"examples": count_examples(file)}), index=True)
+
+
+def score_own(methods: Methods, *files: Dataset) -> Styler:
+    """What every sentence encoder reaches on one's own files: a row for each test, a column for each method."""
+    rows = [evaluate_own(own, file).assign(encoder=name) for name, own in methods.encoders.items() for file in files]
+    found = pd.concat(rows, ignore_index=True)
+    found = found[found["metric"].isin(SHOWN)]
+    return table(summary_own(found), index=True, formats="{:.3g}").highlight_max(axis=1, props=BEST)

@@ -3,8 +3,6 @@
 Where nobody sits at the keyboard (papermill, nbconvert) a panel is what it shows for its first values, as plain output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,13 +1,12 @@
 """Sentences of one's own among those of the corpora: how similar, next to which, and where on the map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
@@ -40,11 +39,11 @@ def similarities(encoder: SupportsEncode, sentences: Sequence[str]) -> Styler:
     vectors = normalise(as_encoder(encoder).encode(list(sentences)))
     numbers = range(1, len(sentences) + 1)
     names = [f"{number}. {text}" for number, text in zip(numbers, sentences)]
-    cosines = pd.DataFrame(vectors @ vectors.T, names, numbers).round(2)
+    cosines = DataFrame(vectors @ vectors.T, names, numbers).round(2)
     return table(cosines, index=True, formats="{:.2f}").background_gradient("Blues", vmin=0.2, vmax=1.1)
 
 
-def library(profile: str = "quick") -> pd.DataFrame:
+def library(profile: str = "quick") -> DataFrame:
     """Test utterances of the bundled intent corpora to look for neighbours among: text, intent, corpus."""
     rows = []
     for corpus, variant in INTENT_SETS.values():
@@ -57,7 +56,7 @@ def library(profile: str = "quick") -> pd.DataFrame:
                     "corpus": corpus,
                 }
             )
-    return pd.DataFrame(rows)
+    return DataFrame(rows)
 
 
 def neighbours(encoders: Mapping[str, SupportsEncode], sentences: Sequence[str], profile: str = "quick") -> Panel:
@@ -96,14 +95,14 @@ class Space:
         self.encoders = {name: EncodeOnce(encoder) for name, encoder in methods.encoders.items()}
         self.utterances = _shared_utterances(self.size.points)
         self.texts = self.utterances["text"].tolist()
-        self.own = pd.DataFrame(
+        self.own = DataFrame(
             {
                 "text": list(sentences),
                 "intent": OWN,
                 "corpus": OWN,
             }
         )
-        self._planes: dict[tuple[str, str], pd.DataFrame] = {}
+        self._planes: dict[tuple[str, str], DataFrame] = {}
 
     def map(self, method: str = RAW) -> Panel:
         """The map of one method, to be chosen."""
@@ -132,7 +131,7 @@ class Space:
             for by in ("intent", "corpus"):
                 score = silhouette_score(vectors, self.utterances[by], metric="cosine")
                 columns[name][f"silhouette by {by} (-1 to 1)"] = f"{score:.2f}"
-        return table(pd.DataFrame(columns), "Two spaces in numbers", index=True)
+        return table(DataFrame(columns), "Two spaces in numbers", index=True)
 
     def differences(
         self,
@@ -149,7 +148,7 @@ class Space:
                 for name in (left, right):
                     row[f"its neighbour for {name}"] = self.texts[self.neighbour[name][place]]
                 rows.append(row)
-        return [table(pd.DataFrame(rows), "Right for one of the two only")] if rows else []
+        return [table(DataFrame(rows), "Right for one of the two only")] if rows else []
 
     @cached_property
     def neighbour(self) -> dict[str, np.ndarray]:
@@ -177,29 +176,27 @@ class Space:
         title = f"What people ask, seen by {' and '.join(methods)}"
         return SpaceMap(pd.concat(planes, ignore_index=True), colours, title)
 
-    def _plane(self, method: str, projection: str) -> pd.DataFrame:
+    def _plane(self, method: str, projection: str) -> DataFrame:
         """All points on a plane, with what a map says of them; made once."""
         if (method, projection) not in self._planes:
-            points = pd.concat([self._marked(), self.own.assign(method=OWN, right="")], ignore_index=True)
+            placed = pd.DataFrame(self.placed_well)
+            raw, trained = placed[RAW], placed.drop(columns=RAW)
+            label = pd.Series("right for none", placed.index)
+            label[raw] = "right for raw, not for all"
+            label[~raw & trained.any(axis=1)] = "right for trained ones only"
+            label[placed.all(axis=1)] = "right for all"
+            names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
+            right = [f"\nnearest is right for: {name}" for name in names]
+            marked = self.utterances.assign(method=label, right=right)
+            points = pd.concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
             points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
             vectors = self.encoders[method].encode(points["text"].tolist())
             plane = project(vectors, projection, seed=self.seed).drop(columns="method")
             self._planes[method, projection] = plane.join(points).assign(panel=method, projection=METHODS[projection])
         return self._planes[method, projection]
 
-    def _marked(self) -> pd.DataFrame:
-        """The utterances, with which methods place each of them well: as a label, and by their names."""
-        placed = pd.DataFrame(self.placed_well)
-        raw, trained = placed[RAW], placed.drop(columns=RAW)
-        label = pd.Series("right for none", placed.index)
-        label[raw] = "right for raw, not for all"
-        label[~raw & trained.any(axis=1)] = "right for trained ones only"
-        label[placed.all(axis=1)] = "right for all"
-        names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
-        return self.utterances.assign(method=label, right=[f"\nnearest is right for: {name}" for name in names])
 
-
-def _shared_utterances(count: int) -> pd.DataFrame:
+def _shared_utterances(count: int) -> DataFrame:
     """Text, intent and corpus of utterances that ask for the same in several corpora, those of test splits first."""
     variants, rows = dict(INTENT_SETS.values()), []
     for intent, named in read_yaml(SHARED_INTENTS).items():
@@ -208,4 +205,4 @@ def _shared_utterances(count: int) -> pd.DataFrame:
             texts = [*records.filter(split="test").texts(), *records.texts()]
             for text in thin(list(dict.fromkeys(texts)), count):
                 rows.append({"text": text, "intent": intent, "corpus": corpus})
-    return pd.DataFrame(rows)
+    return DataFrame(rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -22,10 +22,26 @@ from torch.nn import functional as F
 
 from dialnb.tokens import Packed
 
+SMALL = 128  # examples of a step
+
 
 def can_replay(encoder: nn.Module) -> bool:
     """Whether there is a GPU, and an encoder of packed tokens on it."""
     return getattr(encoder, "packed", False) and encoder.device.type == "cuda"
+
+
+@contextmanager
+def going_first(encoder: nn.Module, batch_size: int) -> Iterator[None]:
+    """Start kernels of small batches before those of large ones that other processes have on the same GPU: a small step
+    is hundreds of short kernels, each of which would wait behind a long one."""
+    if not can_replay(encoder) or batch_size > SMALL:
+        yield
+        return
+    before, stream = torch.cuda.current_stream(), torch.cuda.Stream(priority=-1)
+    stream.wait_stream(before)
+    with torch.cuda.stream(stream):
+        yield
+    before.wait_stream(stream)
 
 
 def filled(batch: Packed) -> Packed:
@@ -106,6 +122,15 @@ class Graphs:
             return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
         return found.states[:real].clone()
 
+    def zero_grad(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Clear the gradients of all ``parameters``, the encoder's in place. Others lose theirs, or the optimiser would
+        move a head that the next step does not use."""
+        kept = self._with_gradient()
+        if kept:  # none where the heads learn alone
+            torch._foreach_zero_([parameter.grad for parameter in kept])
+        for parameter in {*parameters}.difference(kept):
+            parameter.grad = None
+
     def _with_gradient(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.parameters if parameter.grad is not None]
 
@@ -113,7 +138,7 @@ class Graphs:
         forward, backward, gradient = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), None
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        with torch.cuda.stream(torch.cuda.Stream()):
+        with torch.cuda.stream(torch.cuda.Stream(priority=torch.cuda.current_stream().priority)):
             with _capturing(forward, pool):
                 states = self.encoder.eager_states(batch, first_only)
             if learning:

@@ -1,6 +1,4 @@
-"""Lines with intervals: scores over epochs, scores over a setting, losses over steps."""
-
-from __future__ import annotations
+"""Lines and bars with intervals: scores over epochs, over a setting, of several models, and losses over steps."""
 
 from collections.abc import Sequence
 
@@ -10,10 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
 
 from dialnb.plots.style import (
     COLUMN,
+    INK,
     LINE,
+    WIDE,
     canvas,
     drawn_from,
     interval_of_seeds,
@@ -31,7 +32,7 @@ TICKS = 8
 
 @drawn_from("{panels}", "model", "epoch", "value")
 def scores_by_epoch(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     panels: str = "task",
     dashed: Sequence[str] = ("DSE-dropout",),
@@ -42,19 +43,12 @@ def scores_by_epoch(
 
     The band is the 95 % interval over seeds, where there are several; other columns are averaged over first.
     """
-    given = {
-        "x": "epoch",
-        "line": "model",
-        "panels": panels,
-        "log_x": False,
-        "title": title,
-    }
-    return sweep(data, dashed=dashed, **given, **labels)
+    return sweep(data, x="epoch", line="model", panels=panels, log_x=False, title=title, dashed=dashed, **labels)
 
 
 @drawn_from("{x}", "value", "{line}", "{panels}")
 def sweep(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     x: str,
     line: str = "",
@@ -104,7 +98,7 @@ def sweep(
     return figure
 
 
-def _line(axes: Axes, rows: pd.DataFrame, x: str, look: dict) -> bool:
+def _line(axes: Axes, rows: DataFrame, x: str, look: dict) -> bool:
     """Draw the mean over everything but ``x``, and a band where several seeds give an interval (then True)."""
     scores = interval_of_seeds(rows, x)
     (drawn,) = axes.plot(scores.index, scores["mean"], **look)
@@ -129,7 +123,7 @@ def _mark_settings(axes: Axes, settings: pd.Series, log_x: bool) -> None:
 
 
 @drawn_from("model", "step", "loss")
-def training_curves(data: pd.DataFrame) -> Figure:
+def training_curves(data: DataFrame) -> Figure:
     """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
     Losses of very different size stand on a logarithmic axis."""
     models = split(data.sort_values("step", kind="stable"), "model")
@@ -161,4 +155,51 @@ def training_curves(data: pd.DataFrame) -> Figure:
     for axes in grid:
         axes.grid(axis="y")
     grid[-1].set_xlabel("step")
+    return figure
+
+
+HATCHES = ("", "///", "...", "xx")
+
+
+@drawn_from("model", "{bar}", "value")
+def grouped_bars(
+    data: DataFrame,
+    *,
+    bar: str,
+    y_label: str = "score",
+    title: str = "",
+) -> Figure:
+    """A group of bars for each ``model``, one for each value of ``bar``, told apart by colour and hatching.
+
+    Heights are means over everything else, written above the bars; whiskers are 95 % intervals over ``seed``, where
+    there are several.
+    """
+    groups, kinds = data["model"].unique(), split(data, bar)
+    figure = canvas(np.clip(0.8 * len(groups) * len(kinds), COLUMN, WIDE), 3.6)
+    axes = figure.subplots()
+    width = 0.8 / len(kinds)
+    left = np.arange(len(groups)) - 0.4 + width / 2
+    for place, (kind, (colour, *_)) in enumerate(looks(kinds).items()):
+        scores = interval_of_seeds(kinds[kind], "model").reindex(groups)
+        means = scores["mean"]
+        whiskers = np.nan_to_num([means - scores["low"], scores["high"] - means])
+        bars = axes.bar(
+            left + place * width,
+            means,
+            width * 0.94,
+            yerr=whiskers,
+            ecolor=INK,
+            label=str(kind),
+            color=colour,
+            edgecolor="white",
+            hatch=HATCHES[place % len(HATCHES)],
+        )
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set(ylabel=y_label, title=title)
+    axes.margins(y=0.12)
+    if data["value"].min() >= 0:
+        axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+    legend_below(figure, axes.get_legend_handles_labels()[0], len(kinds))
     return figure

@@ -1,13 +1,17 @@
-"""Dialogues on paper: the inputs that UMS makes of one (Figure 2), and what two models think of a reply (Figure 1)."""
+"""Dialogues on paper: the pairs of DSE (Figure 2), the windows of WMDC and how few utterances make up much of a corpus,
+the inputs that UMS makes of a dialogue (Figure 2), and what two models think of a reply (Figure 1)."""
 
-from __future__ import annotations
+from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from pandas import DataFrame
 
-from dialnb.plots.sketch import GAP, LEADING, Page, wrapped
-from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from, looks
+from dialnb.plots.sketch import DASHED, GAP, LEADING, Page, wrapped
+from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, WIDE, canvas, drawn_from, looks
 
 LETTERS = 84
 TINTS = {
@@ -26,7 +30,7 @@ WORDS = {
 
 
 @drawn_from("column", "mark", "text", "kind")
-def manipulations(data: pd.DataFrame, *, title: str = "One dialogue, three questions about its order") -> Figure:
+def manipulations(data: DataFrame, *, title: str = "One dialogue, three questions about its order") -> Figure:
     """Columns of utterances, a row of ``data`` each: ``column``, ``mark`` (a special token, or ""), ``text``, ``kind``.
 
     Kinds are utterance, target (its mark is the right one), foreign, given (the second segment), response; a text may
@@ -66,7 +70,7 @@ def manipulations(data: pd.DataFrame, *, title: str = "One dialogue, three quest
 
 
 @drawn_from("part", "text", "model", "score")
-def scored_replies(data: pd.DataFrame) -> Figure:
+def scored_replies(data: DataFrame) -> Figure:
     """The end of a dialogue and, for two replies to it, a bar for the score of each model. UMS, Figure 1.
 
     Rows with ``part`` "context" are the dialogue (``text``); the others name a reply by ``part`` and have a ``model``
@@ -90,3 +94,140 @@ def scored_replies(data: pd.DataFrame) -> Figure:
             page.text(8.1, y, f"{row.score:.2f}")
             y += 0.3
     return page.cut(y + 0.15)
+
+
+PAIR_BUBBLE, PAIR_LETTERS = 3.85, 42
+PAIR_TINTS = (BLUE, ORANGE)
+
+
+@drawn_from("dialogue", "speaker", "text", "kept")
+def pair_construction(
+    data: DataFrame, *, title: str = "Consecutive utterances of a dialogue are positive pairs"
+) -> Figure:
+    """Utterances in order, one a row: ``dialogue``, ``speaker``, ``text`` and ``kept`` (does it pass the word filter?).
+
+    The first dialogue is drawn as bubbles. Neighbours that are both kept are bracketed as a positive pair, others as
+    dropped. The first utterance of a second dialogue stands for the rest of the batch: it is a negative.
+    """
+    first = data["dialogue"] == data["dialogue"].iloc[0]
+    here, others = data[first], data[~first]
+    codes, speakers = pd.factorize(here["speaker"])
+    colors = np.where(here["kept"], np.take(PAIR_TINTS, codes % 2), SOFT)
+    page = Page(title)
+    edges = page.dialogue(
+        here.assign(color=colors, dashes=np.where(here["kept"], "-", "--")), width=PAIR_BUBBLE, letters=PAIR_LETTERS
+    )
+    for number, (one, two) in enumerate(pairwise(zip(edges, here["kept"])), 1):
+        _bracket(page, number, one[0], two[0], one[1] and two[1])
+    if len(others):
+        _negative(page, others["text"].iloc[0], edges[0])
+    foot = edges[-1][1]
+    page.text(0.3, foot + 0.3, "A pair is kept if both utterances have more than 3 words.", SOFT)
+    card = {"facecolor": CARD, "lw": 1.5}
+    key = [Patch(edgecolor=tint, label=who, **card) for who, tint in zip(speakers, PAIR_TINTS)]
+    key.append(Patch(edgecolor=SOFT, linestyle="--", label="too short", **card))
+    figure = page.cut(foot + 0.9)
+    figure.legend(handles=key, loc="lower left", ncols=3, bbox_to_anchor=(0.015, 0))
+    return figure
+
+
+def _bracket(
+    page: Page,
+    number: int,
+    upper: tuple,
+    lower: tuple,
+    kept: bool,
+) -> None:
+    """Join two neighbours at their right edges, from the middle of one to that of the other."""
+    high, low = sum(upper[:2]) / 2 + 0.05, sum(lower[:2]) / 2 - 0.05
+    x = 0.9 + PAIR_BUBBLE + 0.25
+    look = {"color": GREEN, "lw": 2.2} if kept else {"linestyle": DASHED}
+    page.line([upper[2] + 0.05, x, x, lower[2] + 0.05], [high, high, low, low], **look)
+    words = {"color": GREEN, "weight": "bold"} if kept else {"color": SOFT}
+    kind = "positive" if kept else "dropped"
+    page.text(x + 0.12, (high + low) / 2, f"{kind} ({number}, {number + 1})", **words)
+
+
+def _negative(page: Page, text: str, bubble: tuple) -> None:
+    """An utterance of another dialogue at the right, held away from the first one."""
+    x, top = 6.55, bubble[0] - 0.05
+    bottom = page.card(x, top, WIDE - 0.2 - x, wrapped(text, 23), RED)
+    y = (bubble[0] + bubble[1]) / 2 - 0.05
+    page.line([bubble[2] + 0.05, x - 0.05], [y, y], RED, lw=1.6, linestyle=DASHED)
+    page.text((bubble[2] + 0.5 + x) / 2, y - 0.13, "negative", RED, weight="bold", ha="center")
+    page.text(x, bottom + 0.08, "another dialogue\nof the same batch", SOFT, va="top")
+
+
+WINDOW_BUBBLE, WINDOW_LETTERS = 4.3, 46
+WINDOW_TINTS = (BLUE, ORANGE, PURPLE)
+WINDOWS = len(WINDOW_TINTS)
+CLAIMED = (15, 30)
+"""Percent of a corpus that the most frequent hundredth of its utterances cover, as the paper says."""
+
+
+@drawn_from("corpus", "top", "share")
+def frequency_share(data: DataFrame, *, whole: str = "all corpora") -> Figure:
+    """``share`` of a corpus covered by its most frequent utterances, over the part of the distinct ones that these are
+    (``top``), both in percent. The line named ``whole`` is thick; the mark at 1 % spans what the paper claims."""
+    figure = canvas(WIDE, 4.8)
+    axes = figure.subplots()
+    data = data.sort_values("top")
+    corpora = data[data["corpus"] != whole]
+    everything = data[data["corpus"] == whole]
+    for name, (colour, marker, dashes) in looks(corpora["corpus"].sort_index()).items():
+        rows = corpora[corpora["corpus"] == name]
+        (drawn,) = axes.plot(
+            rows["top"],
+            rows["share"],
+            label=name,
+            color=colour,
+            linestyle=dashes,
+            lw=1.1,
+        )
+        drawn.set(marker=marker, markersize=5, markevery=max(1, len(rows) // 5))
+    if len(everything):
+        axes.plot(everything["top"], everything["share"], color=INK, lw=3, label=whole)
+    axes.axvline(1, color=LINE, lw=1, zorder=0)
+    (mark,) = axes.plot([1, 1], CLAIMED, label="claimed for the top 1 %", color=GREEN)
+    mark.set(lw=9, alpha=0.45, solid_capstyle="butt")
+    axes.set(xscale="log", xlim=(max(0.001, data["top"].min()), 100), ylim=(0, 100))
+    axes.set_title("A few utterances make up much of a corpus")
+    axes.set(xlabel="most frequent distinct utterances (%)", ylabel="share of all utterances (%)")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.grid(axis="y")
+    figure.legend(loc="outside right center")
+    return figure
+
+
+@drawn_from("speaker", "text", "frequency", "weight")
+def window_pairs(data: DataFrame, *, title: str = "One response, and a context for every window") -> Figure:
+    """Utterances in order, one a row: ``speaker``, ``text``, ``frequency`` and ``weight``; the last is the response.
+
+    A bracket spans the context of each window and leads to the response, which is the positive of all of them; below
+    stand its frequency in the corpus and the weight that follows from it.
+    """
+    page, response = Page(title), len(data)
+    colours = [SOFT] * (response - 1) + [GREEN]
+    edges = page.dialogue(
+        data.assign(color=colours, dashes="-"), width=WINDOW_BUBBLE, letters=WINDOW_LETTERS, last_gap=0.3
+    )
+    high, low, response_edge = edges[-1]
+    start, named = WINDOW_BUBBLE + 0.98, WINDOW_BUBBLE + 1.35 + 0.5 * WINDOWS
+    for window in range(1, min(WINDOWS, response - 1) + 1):
+        colour = WINDOW_TINTS[window - 1]
+        x = start + 0.5 * window - 0.33
+        top, bottom = edges[-1 - window][0] + 0.06, edges[-2][1] - 0.05 * window
+        into = high + (low - high) * window / (WINDOWS + 1)
+        page.line([start, x, x, start], [top, top, bottom, bottom], colour, lw=2.2)
+        page.line([x, x], [bottom, into], colour, linestyle=":")
+        page.arrow((x, into), (response_edge + 0.05, into), colour)
+        page.line([x, named - 0.05], [top + 0.08] * 2, colour, lw=0.8, linestyle=":")
+        context = f"{response - window} to {response - 1}" if window > 1 else str(response - 1)
+        page.text(named, top + 0.08, f"window {window}: {context}", colour, weight="bold")
+    count, weight = int(data["frequency"].iloc[-1]), data["weight"].iloc[-1]
+    occurs = f"The response occurs {count:,} times in this corpus: weight 1 / (log {count:,} + 1) = {weight:.2f}"
+    page.text(0.3, low + 0.3, occurs, GREEN, weight="bold")
+    heads = "Every window has a projection head of its own; negatives are the other pairs of the batch."
+    page.text(0.3, low + 0.6, heads, SOFT)
+    return page.cut(low + 0.85)

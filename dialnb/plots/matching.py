@@ -1,12 +1,9 @@
 """DialogueCSE: how a response meets its context (Figure 1), and the matching matrices of real turns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from dialnb.plots.sketch import Page, wrapped
@@ -99,18 +96,14 @@ def _matrix(
     name: str,
 ) -> None:
     """A grid of cells in shades of a colour, which mean nothing, with its name above."""
+    from seaborn import light_palette  # takes seconds to import
+
     i, j = np.indices((rows, columns))
     shades = 0.2 + 0.055 * ((7 * i + 5 * j + i * j) % 11)
     top = y - CELL * rows / 2
     xs, ys = x + CELL * np.arange(columns + 1), top + CELL * np.arange(rows + 1)
-    look = {
-        "cmap": sns.light_palette(colour, as_cmap=True),
-        "vmin": 0,
-        "vmax": 1,
-        "edgecolor": "white",
-        "lw": 0.8,
-    }
-    page.axes.pcolormesh(xs, ys, shades, **look)
+    shade = light_palette(colour, as_cmap=True)
+    page.axes.pcolormesh(xs, ys, shades, cmap=shade, vmin=0, vmax=1, edgecolor="white", lw=0.8)
     page.text(xs.mean(), top - 0.12, name, ha="center", size="small")
 
 
@@ -118,6 +111,8 @@ def _matrix(
 def matching_matrices(data: pd.DataFrame) -> Figure:
     """Matrices with cells ``value`` at (``row``, ``column``), named ``word`` and ``response``; a row of panels for each
     ``model``, a column for each ``turn``. Colours are centred on zero, each panel on its own scale."""
+    from seaborn import heatmap
+
     models, turns = data["model"].unique(), data["turn"].unique()
     figure = canvas(WIDE, (0.2 * data["row"].max() + 1.45) * len(models) + 0.3)
     grid = figure.subplots(len(models), len(turns), squeeze=False)
@@ -125,7 +120,7 @@ def matching_matrices(data: pd.DataFrame) -> Figure:
     for axes, ((model, turn), part) in zip(grid.flat, data.groupby(["model", "turn"], sort=False)):
         matrix = part.pivot(index="row", columns="column", values="value")
         limit = matrix.abs().max(axis=None)
-        sns.heatmap(
+        heatmap(
             matrix,
             cmap="PuOr_r",
             vmin=-limit,

@@ -1,12 +1,10 @@
 """Ranks of several methods on several tasks: the critical-difference diagram, and the grid behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, drawn_from
 
@@ -21,7 +19,7 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     [('a', 'b'), ('c', 'd')]
     """
     means = pd.Series(mean_ranks).sort_values(kind="stable")
-    groups: list[tuple[str, ...]] = []
+    groups = []
     for start in range(len(means)):
         near = means.iloc[start:] - means.iloc[start] <= difference + 1e-12
         group = tuple(near.index[near])
@@ -31,13 +29,13 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     return groups
 
 
-def _mean_ranks(data: pd.DataFrame) -> pd.Series:
+def _mean_ranks(data: DataFrame) -> pd.Series:
     """The mean rank of each method, the best first."""
     return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
 
 
 @drawn_from("method", "task", "rank")
-def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
+def critical_difference(data: DataFrame, *, difference: float) -> Figure:
     """Mean ranks on a line, the best on the left; a bar joins methods whose mean ranks differ by less than
     ``difference`` (Demšar 2006).
 
@@ -75,27 +73,26 @@ def critical_difference(data: pd.DataFrame, *, difference: float) -> Figure:
 
 
 @drawn_from("method", "task", "rank")
-def rank_grid(data: pd.DataFrame) -> Figure:
+def rank_grid(data: DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
+    from seaborn import heatmap  # takes seconds to import
+
     means = _mean_ranks(data)
     grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
     # Only the light half of the colours is used: black figures stay readable on it.
-    shades = {
-        "cmap": "Blues_r",
-        "vmin": 1 - 0.8 * len(grid),
-        "vmax": 1.15 * len(grid),
-    }
-    sns.heatmap(
+    heatmap(
         grid,
+        cmap="Blues_r",
+        vmin=1 - 0.8 * len(grid),
+        vmax=1.15 * len(grid),
         annot=True,
         fmt="g",
         cbar=False,
         lw=2,
         annot_kws={"color": INK},
         ax=axes,
-        **shades,
     )
     best = grid.eq(grid.min()).to_numpy().ravel()
     for text, first in zip(axes.texts, best):

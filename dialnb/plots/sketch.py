@@ -1,7 +1,5 @@
 """Explanations that are drawn, not plotted: a page measured in inches, filled from the top down."""
 
-from __future__ import annotations
-
 from textwrap import fill
 
 import pandas as pd
@@ -67,15 +65,9 @@ class Page:
         lw: float = 1.4,
     ) -> None:
         """Draw an arrow from edge to edge."""
-        look = {
-            "arrowstyle": "-|>",
-            "mutation_scale": 11,
-            "shrinkA": 0,
-            "shrinkB": 0,
-            "color": color,
-            "lw": lw,
-        }
-        self.axes.add_patch(FancyArrowPatch(start, end, **look))
+        arrow = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0)
+        arrow.set(color=color, lw=lw)
+        self.axes.add_patch(arrow)
 
     def disc(
         self,

@@ -1,14 +1,12 @@
 """Embedding spaces: projections side by side, and uniformity against alignment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from pandas import DataFrame
 
 from dialnb.plots.sketch import wrapped
 from dialnb.plots.style import (
@@ -31,7 +29,7 @@ GREY, CIRCLE = (LINE, ".", None), (INK, "o", None)
 
 @drawn_from("x", "y", "{panels}", "label", "{rows}", "{pair}")
 def projection_panels(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     panels: str = "model",
     rows: str = "",
@@ -49,7 +47,7 @@ def projection_panels(
     size, beside = min(3.6, (WIDE - 2.1) / len(models)), 1.8
     figure = canvas(size * len(models) + beside + 0.3, (size + 0.3) * len(parts) + 0.4)
     grid = figure.subplots(len(parts), len(models) + 1, squeeze=False, width_ratios=[size] * len(models) + [beside])
-    explained: list[str] = []
+    explained = []
     for (name, part), (*row, side) in zip(parts.items(), grid):
         plain = [label for label in part["label"].unique() if label not in (*circles, *grey)]
         styles = looks(plain) | dict.fromkeys(grey, GREY) | dict.fromkeys(circles, CIRCLE)
@@ -81,14 +79,14 @@ def projection_panels(
     return figure
 
 
-def _title(data: pd.DataFrame) -> str:
+def _title(data: DataFrame) -> str:
     method = data["method"].iloc[0] if "method" in data else "Projection"
     return f"{method} of sentence vectors"
 
 
 def _dots(
     axes: Axes,
-    points: pd.DataFrame,
+    points: DataFrame,
     style: tuple,
     label: str = "",
 ) -> None:
@@ -109,7 +107,7 @@ def _dots(
     )
 
 
-def _frame(axes: Axes, shown: pd.DataFrame) -> None:
+def _frame(axes: Axes, shown: DataFrame) -> None:
     """A square frame without numbers, and how many neighbours the projection preserved below it."""
     axes.set(xticks=[], yticks=[], box_aspect=1)
     axes.set_aspect("equal", adjustable="datalim")
@@ -120,7 +118,7 @@ def _frame(axes: Axes, shown: pd.DataFrame) -> None:
 
 @drawn_from("x", "y", "model", "label")
 def highlighted_panels(
-    data: pd.DataFrame,
+    data: DataFrame,
     *,
     highlight: Sequence[str],
     zoom: bool = True,
@@ -162,7 +160,7 @@ def highlighted_panels(
     return figure
 
 
-def _meeting(data: pd.DataFrame, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
+def _meeting(data: DataFrame, highlight: Sequence[str]) -> tuple[np.ndarray, float]:
     """Lower left corner and side of the square around a point of the first two labels that holds most of both: most
     of the rarer one, then most of all."""
     everything = data[["x", "y"]].to_numpy(float)
@@ -179,9 +177,7 @@ def _meeting(data: pd.DataFrame, highlight: Sequence[str]) -> tuple[np.ndarray, 
 
 
 @drawn_from("model", "uniformity", "alignment", "{panels}")
-def uniformity_alignment(
-    data: pd.DataFrame, *, panels: str = "", title: str = "Shape of the embedding spaces"
-) -> Figure:
+def uniformity_alignment(data: DataFrame, *, panels: str = "", title: str = "Shape of the embedding spaces") -> Figure:
     """Each model as a point: ``uniformity`` across, ``alignment`` up; the lower left corner is best at both."""
     parts = split(data, panels)
     figure, grid = panels_two_abreast(len(parts), 2.7, single=7.0)

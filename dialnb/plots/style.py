@@ -1,7 +1,5 @@
 """The look of every figure: one palette, one style, one way to save, one way to say which columns are missing."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -11,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import mean_interval
+from dialnb.files import make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
@@ -44,12 +43,12 @@ def sheet(name: str) -> dict[str, Any]:
 STYLE = sheet("dialnb")
 
 
-def split(data: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
+def split(data: DataFrame, column: str) -> dict[str, DataFrame]:
     """The rows by the values of a column, in order of appearance; all under "" without a column."""
     return dict(iter(data.groupby(column, sort=False))) if column else {"": data}
 
 
-def interval_of_seeds(data: pd.DataFrame, by: str) -> pd.DataFrame:
+def interval_of_seeds(data: DataFrame, by: str) -> DataFrame:
     """``mean``, ``low`` and ``high`` end of the 95 % interval over seeds, a row for each value of the column ``by``;
     what else differs is averaged over first. One seed has no interval: its ends are missing."""
     units = data.groupby([by, "seed"] if "seed" in data else [by])["value"].mean().dropna()
@@ -58,7 +57,7 @@ def interval_of_seeds(data: pd.DataFrame, by: str) -> pd.DataFrame:
         found = mean_interval(values.to_numpy())
         ends = (found.low, found.high) if len(values) > 1 else (nan, nan)
         rows[name] = found.estimate, *ends
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
+    return DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
 
 
 def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tuple[Figure, list[Axes]]:
@@ -83,8 +82,7 @@ def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write a figure in several formats beside each other; the same figure always gives the same bytes."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_suffix(f".{kind}") for kind in formats]
+    paths = [make_folder(stem.parent) / f"{stem.name}.{kind}" for kind in formats]
     dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     for path in paths:
         if path.suffix == ".png":
@@ -134,7 +132,7 @@ def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[...,
         usual = {name: argument.default for name, argument in signature(draw).parameters.items()}
 
         @wraps(draw)
-        def styled(data: pd.DataFrame, **arguments: Any) -> Figure:
+        def styled(data: DataFrame, **arguments: Any) -> Figure:
             needed = [column.format(**usual | arguments) for column in columns]
             require(data, draw.__name__, filter(None, needed))
             with matplotlib.rc_context(style_unless_set()):
@@ -151,7 +149,7 @@ def canvas(width: float, height: float, layout: str | None = "constrained") -> F
     return Figure(figsize=(width * scale, height * scale), layout=layout)
 
 
-def require(data: pd.DataFrame, figure: str, columns: Iterable[str]) -> None:
+def require(data: DataFrame, figure: str, columns: Iterable[str]) -> None:
     """A sentence instead of a KeyError, and no empty pictures."""
     missing = [column for column in columns if column not in data]
     if missing:

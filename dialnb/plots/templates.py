@@ -1,13 +1,11 @@
 """TaDSE's drawings on real utterances: what templates add to a space (F1), the losses (F2), the whole system (F3)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from pandas import DataFrame
 
 from dialnb.files import read_yaml
 from dialnb.plots.sketch import DASHED, Page, wrapped
@@ -18,12 +16,12 @@ KINDS = ("utterance", "other", "template", "filled")
 """What a row of the data may be, other than the values of a slot type."""
 
 
-def _texts_by_kind(rows: pd.DataFrame) -> dict[str, list[str]]:
+def _texts_by_kind(rows: DataFrame) -> dict[str, list[str]]:
     return rows.groupby("kind", sort=False)["text"].agg(list).to_dict()
 
 
 @drawn_from("intent", "kind", "text")
-def template_clusters(data: pd.DataFrame) -> Figure:
+def template_clusters(data: DataFrame) -> Figure:
     """Rows of ``intent``, ``kind`` (utterance, other, template, filled) and ``text``: left utterances alone, right one
     of them around its template with what that is filled to. A schematic: places are chosen (TaDSE, Figure 1)."""
     page = Page("Templates draw the utterances of an intent together")
@@ -67,7 +65,7 @@ def _constellation(
 
 
 @drawn_from("loss", "anchor", "positive", "negative", "text")
-def template_losses(data: pd.DataFrame) -> Figure:
+def template_losses(data: DataFrame) -> Figure:
     """Rows of ``loss``, ``anchor``, ``positive``, ``negative`` and ``text``: one panel each (TaDSE, Figure 2)."""
     page, y = Page("Three losses over one batch"), 1.45
     for place, (row, colour) in enumerate(zip(data.itertuples(), (BLUE, ORANGE, GREEN))):
@@ -85,7 +83,7 @@ def template_losses(data: pd.DataFrame) -> Figure:
 
 
 @drawn_from("intent", "kind", "text")
-def template_system(data: pd.DataFrame) -> Figure:
+def template_system(data: DataFrame) -> Figure:
     """The first intent of the data of :func:`template_clusters`, whose slot types are further kinds, through the whole
     system: template, Entity Book, filling, encoder, losses; below, compression at inference (TaDSE, Figure 3)."""
     texts = _texts_by_kind(data[data["intent"] == data["intent"].iloc[0]])

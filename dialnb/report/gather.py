@@ -1,7 +1,5 @@
 """What there is to report: run folders in, one group per paper and setting out, with the seeds of a group pooled."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from jsonschema import Draft202012Validator
+from pandas import DataFrame
 from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
@@ -41,7 +40,7 @@ class Group:
     name: str
     runs: Sequence[Values] = ()
     folders: Sequence[Path] = ()
-    results: pd.DataFrame = field(default_factory=pd.DataFrame)
+    results: DataFrame = field(default_factory=DataFrame)
 
     @property
     def profile(self) -> str:
@@ -66,7 +65,7 @@ class Group:
         """The claims of the paper with their verdicts: those kept with a record, if it has all of them."""
         kept = read_json(self.record / "claims.json") if self.record else None
         if kept and [claim["id"] for claim in kept] == [claim.id for claim in load_claims(self.slug)]:
-            return Judged(pd.DataFrame(kept, dtype=object))
+            return Judged(DataFrame(kept, dtype=object))
         return self.judge()
 
     def judge(self) -> Judged:
@@ -98,7 +97,7 @@ def recorded_runs() -> list[Path]:
 
 def find_runs(places: Iterable[Path]) -> list[Path]:
     """Run folders among the given ones: each is one itself, or holds some directly."""
-    folders: list[Path] = []
+    folders = []
     for place in places:
         records = [*place.glob("run.json")] or sorted(place.glob("*/run.json"))
         if not records:
@@ -119,7 +118,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
 
     A run that cannot be read is added to the list `damaged`; without such a list it is an error.
     """
-    alike: dict[tuple, list[tuple]] = {}
+    alike = {}
     for folder in folders:
         try:
             run = read_run(folder)
@@ -133,13 +132,17 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
         key = (STUDIES.index(run["slug"]), -size, profile, settings)
         alike.setdefault(key, []).append((run, folder, rows))
-    groups: list[Group] = []
+    groups = []
     for _, runs in sorted(alike.items()):
         runs.sort(key=lambda entry: str(entry[0].get("updated")))
         latest = {run["parameters"].get("seed"): (run, folder, rows) for run, folder, rows in runs}
         records, places, parts = zip(*latest.values())
-        results = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
-        name = _page_name(records[-1], {group.name for group in groups})
+        results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
+        settings = [f"{name}-{value}" for name, value in set_by_hand(records[-1]).items()]
+        plain = "-".join([records[-1]["slug"], records[-1]["profile"], *settings])
+        plain = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
+        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in {group.name for group in groups})
         groups.append(Group(records[0]["slug"], name, records, places, results))
     return sorted(groups + without_runs(groups), key=lambda group: STUDIES.index(group.slug))
 
@@ -148,14 +151,6 @@ def without_runs(groups: Iterable[Group]) -> list[Group]:
     """Empty groups of the papers that have none among these."""
     have = {group.slug for group in groups}
     return [Group(slug, slug) for slug in STUDIES if slug not in have]
-
-
-def _page_name(run: Values, taken: set[str]) -> str:
-    """A name for the page of a group, safe in paths and links, that no other has."""
-    settings = [f"{name}-{value}" for name, value in set_by_hand(run).items()]
-    plain = re.sub(r"[^A-Za-z0-9.-]", "-", "-".join([run["slug"], run["profile"], *settings]))[:100]
-    names = (f"{plain}-{number}" for number in count(2))
-    return next(name for name in chain([plain], names) if name not in taken)
 
 
 def read_run(folder: Path) -> Values:
@@ -176,7 +171,7 @@ def read_run(folder: Path) -> Values:
 def read_record(path: Path, kind: str) -> Values:
     """What a JSON file holds, if it has the shape that `shapes.yaml` gives for its kind."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
     shapes = read_yaml(Path(__file__).with_name("shapes.yaml"))
@@ -187,11 +182,11 @@ def read_record(path: Path, kind: str) -> Values:
     return record
 
 
-def _results(run: Values, folder: Path) -> pd.DataFrame:
+def _results(run: Values, folder: Path) -> DataFrame:
     """Tidy rows of a run; empty where it has none."""
     path = table_at(folder)
     if path is None or path.read_bytes().strip() == b"":
-        return pd.DataFrame()
+        return DataFrame()
     try:
         rows = rows_of(run, folder)
     except (OSError, ValueError, EOFError, LZMAError) as error:
@@ -201,7 +196,7 @@ def _results(run: Values, folder: Path) -> pd.DataFrame:
     return rows
 
 
-def rows_of(run: Values, folder: Path, *name: str) -> pd.DataFrame:
+def rows_of(run: Values, folder: Path, *name: str) -> DataFrame:
     """A table of a run, with the run's seed as that of the training where it names none."""
     rows = read_rows(folder, *name)
     seed = run["parameters"].get("seed", 0)

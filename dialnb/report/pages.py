@@ -1,7 +1,5 @@
 """What the pages are made of: templates, and texts, notebooks and pictures of others with nothing in them that acts."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path
@@ -10,13 +8,14 @@ from xml.etree import ElementTree
 import mistune
 import nbformat
 import nh3
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import StrictUndefined
 from latex2mathml.converter import convert
 from markupsafe import Markup
 from nbconvert import HTMLExporter
 
 from dialnb import __version__
 from dialnb.claims import MARKS, VERDICTS, interval_text, verdict_text
+from dialnb.claims.rendering import templates
 from dialnb.errors import DataError
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
@@ -68,33 +67,19 @@ CLEANER = nh3.Cleaner(
 )
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("dialnb.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {
-        "MARKS": MARKS,
-        "VERDICTS": VERDICTS,
-        "interval_text": interval_text,
-        "verdict_text": verdict_text,
-        "version": __version__,
-    }
-    return environment
+templates("report").undefined = StrictUndefined
+templates("report").globals |= {
+    "MARKS": MARKS,
+    "VERDICTS": VERDICTS,
+    "interval_text": interval_text,
+    "verdict_text": verdict_text,
+    "version": __version__,
+}
 
 
 @cache
 def _exporter() -> HTMLExporter:
     return HTMLExporter(template_name="basic", embed_images=False)
-
-
-def render(template: str, **values: object) -> str:
-    """A page of the report; every value is escaped unless it is markup."""
-    return _environment().get_template(f"{template}.j2").render(**values)
 
 
 def sanitised(html: str) -> Markup:

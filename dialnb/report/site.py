@@ -1,7 +1,5 @@
 """Writes the site: an overview, one page per paper and setting, the executed notebooks, and everything to download."""
 
-from __future__ import annotations
-
 import glob
 import re
 import shlex
@@ -18,13 +16,13 @@ from markupsafe import Markup
 
 from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
-from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison
+from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import Values, project_root, read_yaml, write_table
+from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
 from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
-from dialnb.report.pages import check_picture, markdown_body, notebook_body, render
+from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
@@ -48,7 +46,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
 
     `left_out` says, for papers without a run, why there is none.
     """
-    damaged: list[Damaged] = []
+    damaged = []
     groups = gather(runs, damaged)
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[1]).is_file():
         raise DataError(f"{folder} holds files that are no report; name an empty folder, or one that a report made")
@@ -101,6 +99,10 @@ def _paper(group: Group, folder: Path) -> Values:
     rows = prepared(group.results)  # once, not for every table
     tables = [compare_table(group.slug, name, rows, group.not_run) for name in paper.tables]
     guide = group.folders[-1] / "guide.md" if group.folders else Path()
+    seeds = set()  # of the models of a run, and of those that joined its record
+    for run in group.runs:
+        given = run["parameters"]
+        seeds.update(given.get("train_seeds") or [given.get("seed")], (one["seed"] for one in run.get("pooled", ())))
     return {
         "paper": paper,
         "group": group,
@@ -111,23 +113,17 @@ def _paper(group: Group, folder: Path) -> Values:
         "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
         "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
         "deviations": _deviations(group.slug),
-        "seeds": sorted({seed for run in group.runs for seed in _training_seeds(run)} - {None}),
+        "seeds": sorted(seeds - {None}),
     }
-
-
-def _training_seeds(run: Values) -> list[int | None]:
-    """With which seeds the models of a run, and of those that joined its record, were trained."""
-    given = run["parameters"]
-    return (given.get("train_seeds") or [given.get("seed")]) + [other["seed"] for other in run.get("pooled", ())]
 
 
 def _table(compared: Comparison, files: Path) -> Values:
     """A table for the page: rows gathered under their setting, statuses counted, downloads written."""
     table, grid = compared.table, compared.grid
     write_table(compared, files / "tables" / table.id)
-    blocks: dict[str, list[Values]] = {}
-    reasons: dict[str, dict[str, None]] = {}
-    substitutes: dict[str, None] = {}
+    blocks = {}
+    reasons = {}
+    substitutes = {}
     for row in grid:
         labels = dict(row["labels"])
         model = labels.pop("model")
@@ -204,8 +200,7 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
 def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed = run["parameters"].get("seed", 1)
-    target = files / f"seed{seed}"
-    target.mkdir(parents=True, exist_ok=True)
+    target = make_folder(files / f"seed{seed}")
     links = [name for name in KEPT if (path / name).is_file()]
     for name in links:
         shutil.copyfile(path / name, target / name)
@@ -228,11 +223,11 @@ def _run(run: Values, path: Path, files: Path) -> Values:
 def _deviations(slug: str) -> Markup:
     """The paper's README as HTML: what was reproduced and what differs; images and links into the checkout are cut."""
     path = project_root() / "papers" / slug / "README.md"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = path.read_text("utf-8") if path.is_file() else ""
     text = re.sub(r"^# .*\n|!\[[^\]]*\]\([^)]*\)", "", text)
     return markdown_body(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
 
 
 def _write(path: Path, template: str, **values: Any) -> Path:
-    path.write_text(render(f"{template}.html", **values), encoding="utf-8")
+    path.write_text(render(f"{template}.html.j2", "report", **values), "utf-8")
     return path

@@ -23,7 +23,7 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
-from dialnb.files import LOCK, Values, make_folder, read_json, say, time_of, write_json, write_whole
+from dialnb.files import LOCK, Fields, Values, make_folder, read_json, say, time_of, write_json, write_whole
 from dialnb.models.places import encoder_name
 from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.provenance import provenance
@@ -32,6 +32,8 @@ BUNDLED_PROFILES = ("smoke", "quick")
 """Profiles that need nothing but what is in the repository: they run with the network switched off."""
 
 OFFLINE = {"DIALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+GUIDE = "guide.md"
+"""What a run writes where it has something to recommend; it is shown when the run ends."""
 HEARTBEAT_SECONDS = 20.0
 TRACEBACK_LINES = 15
 RESERVE, RESERVED = ".reserve", 2**18
@@ -46,7 +48,7 @@ class Request:
     profile: str = "quick"
     seed: int = 1
     encoder: str = ""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Fields = field(default_factory=dict)
     out: Path = Path("runs")
 
     @property
@@ -92,6 +94,8 @@ def run_all(requests: Sequence[Request], root: Path, notebooks: Path | None = No
         run = execute(request, root, notebooks)
         say(f"    {run.status}: {run.reason}" if run.reason else f"    ran in {run.seconds:.0f} s: {run.notebook}")
         runs.append(run)
+        if run.status == "ran" and (guide := request.folder / GUIDE).is_file():
+            say(f"\n{guide.read_text(encoding='utf-8')}")
     width = max(len(run.slug) for run in runs)
     for run in runs:
         say(f"  {run.slug:<{width}}  {run.status:<8}  {run.seconds:6.0f} s  {run.reason or run.notebook}")
@@ -130,7 +134,7 @@ def execute(request: Request, root: Path, notebooks: Path | None = None) -> Note
 
 def _in_a_thread(work: Callable[[], str]) -> str:
     """Do the work in a thread, so that Ctrl-C and SIGTERM end the command, and its kernel with it, not just a cell."""
-    reasons: list[str] = []
+    reasons = []
     thread = threading.Thread(target=lambda: reasons.append(work()), daemon=True)
     thread.start()
     while thread.is_alive():
@@ -203,7 +207,7 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     of their folders, not where those lie."""
     if not path.is_file():
         return
-    text = before = path.read_text(encoding="utf-8")
+    text = before = path.read_text("utf-8")
     given = [request.encoder]
     for value in request.overrides.values():
         given += value if isinstance(value, list | tuple) else [value]

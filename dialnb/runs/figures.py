@@ -1,7 +1,5 @@
 """Figures of a run, kept with the data they were drawn from, so that they can be drawn again without training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from matplotlib.figure import Figure
 
 from dialnb import plots
 from dialnb.errors import DataError, check_known
-from dialnb.files import Values, read_json, table_at, write_json
+from dialnb.files import Values, make_folder, read_json, table_at, write_json
 from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
@@ -27,13 +25,12 @@ def save_figure(
     function of `plots.FIGURES`, else not at all."""
     if not caption or not alt:
         raise DataError(f"figure {name} needs a caption and an alternative text: others read what they cannot see")
-    folder.mkdir(parents=True, exist_ok=True)
     function = None
     if callable(figure):
         function = f"{figure.__module__}:{figure.__qualname__}"
         with matplotlib.rc_context(plots.STYLE):
             figure = figure(data, **arguments)
-    data.to_csv(folder / f"{name}.csv", index=False)
+    data.to_csv(make_folder(folder) / f"{name}.csv", index=False)
     plots.save(figure, folder / name)
     about = {"name": name, "caption": caption, "alt": alt, "function": function, "arguments": arguments}
     about |= {"dtypes": {str(column): str(dtype) for column, dtype in data.dtypes.items()}}
@@ -57,7 +54,7 @@ def redraw(
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             try:
                 about = read_json(path)
-                draw = plots.FIGURES.get(about["function"])
+                draw = plots.FIGURES.get(str(about["function"]).partition(":")[2])
                 if draw is None:
                     fixed.append(path.stem)
                     continue

@@ -107,7 +107,7 @@ def code_version(function: Callable) -> str:
     """sha256 of the function's code and of all definitions of its package that it reaches."""
     known = {} if _hashed is None else _hashed
     if function not in known:
-        seen: dict[Place, str] = {}
+        seen = {}
         _visit_object(function, seen)
         known[function] = digest_of(json.dumps(sorted([*place, code] for place, code in seen.items())))
     return known[function]
@@ -156,7 +156,7 @@ def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
 def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set[Place]]]:
     """The code of a module's top-level definitions, the names that each uses, and what imported names stand for."""
     code, names, imports = defaultdict(str), defaultdict(set), defaultdict(set)
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.If):  # TYPE_CHECKING: annotations run nothing
             continue
         for name, place in _imports(node, module):

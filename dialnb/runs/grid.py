@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import Dataset
 from dialnb.data.store import default_store
@@ -27,7 +28,7 @@ from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Lacking, Reading
-from dialnb.files import Values, read_json, write_json
+from dialnb.files import Fields, Values, read_json, write_json
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from dialnb.training import TrainingSettings
@@ -59,8 +60,8 @@ class Watch:
     ``last`` looks at the end as well, where a training may stop in the midst of an epoch.
     """
 
-    evaluate: Callable[..., pd.DataFrame] | None = None
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    evaluate: Callable[..., DataFrame] | None = None
+    inputs: Fields = field(default_factory=dict)
     best: str = ""
     keep: bool = False
     last: bool = False
@@ -81,10 +82,10 @@ class Model:
     recipe: str | Recipe | PretrainingRecipe = ""
     start: str = ""
     data: Reading | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Fields = field(default_factory=dict)
+    options: Fields = field(default_factory=dict)
     watch: Watch | None = None
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Fields = field(default_factory=dict)
     pooling: str = ""
     seeds: Sequence[int] = ()
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
@@ -136,7 +137,7 @@ class Trained(UserDict):
                 results[f"{name} after {epoch}", seed] = {"encoder": encoder}
         return Trained(models, results)
 
-    def times(self) -> pd.DataFrame:
+    def times(self) -> DataFrame:
         """What each training took and, where it was cut short, how long all printed epochs would take."""
         rows = []
         for name, result in self.firsts.items():
@@ -150,20 +151,20 @@ class Trained(UserDict):
             took = {"model": name, "steps": facts.steps, "minutes": facts.seconds / 60}
             took |= {"GPU memory (GB)": facts.peak_memory_gb, "printed steps": steps}
             rows.append(took | {"projected hours": steps * seconds / 3600})
-        return pd.DataFrame(rows).round(3)
+        return DataFrame(rows).round(3)
 
     def of_seed(self, name: str) -> dict[int, Values]:
         """The results of one model by seed."""
         return {seed: result for (model, seed), result in self.results.items() if model == name}
 
     @property
-    def curves(self) -> pd.DataFrame:
+    def curves(self) -> DataFrame:
         """Loss curves: step, epoch, loss, rate, model; those of the first seed where there are several."""
         parts = [result["curve"].assign(model=name) for name, result in self.firsts.items() if "curve" in result]
         return joined(parts, "model")
 
     @property
-    def watched(self) -> pd.DataFrame:
+    def watched(self) -> DataFrame:
         """What was seen after every epoch, with the column ``epoch`` and the labels of each model."""
         parts = []
         for (name, seed), result in self.results.items():
@@ -173,12 +174,12 @@ class Trained(UserDict):
         return joined(parts, "value")
 
 
-def joined(parts: Sequence[pd.DataFrame], *columns: str) -> pd.DataFrame:
+def joined(parts: Sequence[DataFrame], *columns: str) -> DataFrame:
     """Data frames one below the other; of none, an empty one with the ``columns`` that readers ask for."""
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns), dtype=object)
+    return pd.concat(parts, ignore_index=True) if parts else DataFrame(columns=list(columns), dtype=object)
 
 
-def model_of(result: Mapping[str, Any]) -> Encoder | Selector:
+def model_of(result: Fields) -> Encoder | Selector:
     """The model within what a training stage gave."""
     return result.get("selector") or result["encoder"]
 
@@ -210,10 +211,15 @@ def train_model(
     if watch and watch.keep:
         places = sorted((folder / "epochs").glob("[0-9]*"), key=lambda path: int(path.name))
         kept["epochs"] = {int(path.name): load_encoder(path) for path in places}
-    if watch and watch.evaluate:
-        kept["watched"] = pd.DataFrame(read_json(folder / "watched.json") or [])
+    if rows := read_json(folder / "watched.json"):  # none where no epoch came to its end
+        kept["watched"] = DataFrame(rows)
     if heads := recipe_of(recipe).kept_heads:
-        kept["layers"] = _head_weights(made.objective, heads)
+        kept["layers"] = {}
+        for name in heads:
+            layer = getattr(made.objective, name, None)
+            if layer is not None and len(list(layer.children())):
+                weights = layer[0].state_dict().items()
+                kept["layers"][name] = {key: tensor.detach().float().cpu() for key, tensor in weights}
     return kept
 
 
@@ -235,23 +241,13 @@ def _look(watch: Watch, folder: Path, epoch: int, model: Encoder | Selector) -> 
     write_json(path, before + rows.to_dict("records"))
 
 
-def _head_weights(objective: Any, names: Sequence[str]) -> dict[str, Values]:
-    """Weights of the named layers of an objective, as far as it has them."""
-    weights = {}
-    for name in names:
-        layer = getattr(objective, name, None)
-        if layer is not None and len(list(layer.children())):
-            weights[name] = {key: tensor.detach().float().cpu() for key, tensor in layer[0].state_dict().items()}
-    return weights
-
-
 def make_encoder(recipe: PretrainingRecipe, encoder: Encoder | None, data: Reading, name: str, folder: Path) -> Values:
     """Pretrain an encoder, with the vocabulary of ``encoder`` if any, and its weights if the recipe says so."""
     made, result = pretrain(data.read(), recipe, folder, name=name, start=encoder, cache=default_store().tokens)
     return {"encoder": made, "curve": result.curve, "training": result}
 
 
-def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> pd.DataFrame:
+def agreement(encoder: Encoder, pairs: Sequence, **encoding: Any) -> DataFrame:
     """Spearman's correlation of cosines with the scores of ``pairs``: what development sets choose by."""
     return evaluate_similarity(encoder, pairs, dataset="dev", **encoding)
 
@@ -274,18 +270,18 @@ class Task:
     table: str
     evaluate: Callable[..., Any]
     data: str | Mapping[str, Dataset]
-    settings: Sequence[str] | Mapping[str, Any] = ()
+    settings: Sequence[str] | Fields = ()
     name: str = ""
-    only: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
-    floors: Mapping[str, Callable[..., pd.DataFrame] | None] = field(default_factory=dict)
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    only: Sequence[str] | Mapping[str, Fields] = ()
+    floors: Mapping[str, Callable[..., DataFrame] | None] = field(default_factory=dict)
+    labels: Fields = field(default_factory=dict)
     items: bool = True
 
     @property
     def title(self) -> str:
         return self.name or self.evaluate.__name__.removesuffix("_of").replace("_", " ")
 
-    def values(self, settings: Mapping[str, Any]) -> Values:
+    def values(self, settings: Fields) -> Values:
         """What the function is called with besides encoder and records."""
         if isinstance(self.settings, Mapping):
             return dict(self.settings)
@@ -308,10 +304,6 @@ class Question(NamedTuple):
     dataset: str = ""
     task: Task | None = None
 
-    @property
-    def table(self) -> str:
-        return self.task.table
-
     def __str__(self) -> str:
         what = f"{self.task.title}: {self.model} on {self.dataset}" if self.task else f"train {self.model}"
         return f"{what}, seed {self.seed}"
@@ -321,8 +313,8 @@ class Answer(NamedTuple):
     """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
 
     question: Question
-    rows: pd.DataFrame
-    more: Mapping[str, Any]
+    rows: DataFrame
+    more: Fields
 
 
 class Grid:
@@ -388,10 +380,10 @@ class Grid:
             return {}
         return self._waiting(key.model, result, (key.seed,))
 
-    def _waiting(self, start: str, result: Mapping[str, Any] | None, seeds: Sequence[int]) -> dict[Question, Job]:
+    def _waiting(self, start: str, result: Fields | None, seeds: Sequence[int]) -> dict[Question, Job]:
         """What waited for a model: those that start from it and, with several workers, the questions to it. Models
         that start from none of these wait for the start ""."""
-        jobs: dict[Question, Job] = {}
+        jobs = {}
         for name, model in self.models.items():
             if model.recipe and start == (model.start if model.start in self.models else ""):
                 encoder = model_of(result) if result else self._start(model)
@@ -402,7 +394,7 @@ class Grid:
             jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
         return jobs
 
-    def _reported(self, name: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _reported(self, name: str, result: Fields) -> Fields:
         """The model that the rows are about, read as its row asks."""
         model = self.models[name]
         if model.report and result.get("epochs"):
@@ -412,7 +404,7 @@ class Grid:
         return result
 
 
-def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int) -> Job:
+def job_of(profile: Fields, model: Model, encoder: Encoder, seed: int) -> Job:
     """The stage that trains a model from an encoder; equal models of several notebooks are the same stage."""
     if isinstance(model.recipe, PretrainingRecipe):
         recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
@@ -437,7 +429,7 @@ def job_of(profile: Mapping[str, Any], model: Model, encoder: Encoder, seed: int
 def questions(
     run: Run,
     tasks: Iterable[Task],
-    results: Mapping[tuple[str, int], Mapping[str, Any]],
+    results: Mapping[tuple[str, int], Fields],
     pieces: Encoder | None = None,
 ) -> dict[Question, Job]:
     """The stages of every task, dataset and model, then of the floors, whose words are the ``pieces`` of an encoder, as

@@ -4,9 +4,6 @@ The archive unpacks into one folder and runs from there with PYTHONPATH alone: n
 needed. Packages that the machine has already stay out; the others lie unpacked in `site-packages/`.
 """
 
-from __future__ import annotations
-
-import json
 import re
 import shlex
 import shutil
@@ -27,7 +24,7 @@ from dialnb.data import load
 from dialnb.data.datasets import find_reader, records_path
 from dialnb.data.store import default_store
 from dialnb.errors import BadParameter, DataError
-from dialnb.files import PACKAGED
+from dialnb.files import PACKAGED, make_folder, write_json
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
@@ -75,16 +72,6 @@ class Target:
         return found
 
 
-@dataclass(frozen=True)
-class Packed:
-    """What was written: the archive, its parts in bytes, its packages with versions, and the licences of its data."""
-
-    path: Path
-    sizes: dict[str, int]
-    packages: dict[str, str]
-    licences: tuple[str, ...]
-
-
 def host_platform() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -97,8 +84,9 @@ def pack(
     target: Target,
     without: Iterable[str] = (),
     encoder: str = "",
-) -> Packed:
-    """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression."""
+) -> tuple[dict[str, int], dict[str, str], list[str]]:
+    """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression. Returns
+    the bytes of its parts, its packages with versions, and the licences of its data."""
     kinds = [kind for suffix, kind in FORMATS.items() if out.name.lower().endswith(suffix)]
     if not kinds:
         raise BadParameter(f"the archive must be named *{', *'.join(FORMATS)}, but is {out.name!r}")
@@ -108,13 +96,12 @@ def pack(
         needed = profiles.needed(profile, profiles.resolve(profile, encoder=encoder))
         data += needed[0]
         encoders += needed[1]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".pack-") as draft:
+    with tempfile.TemporaryDirectory(dir=make_folder(out.parent), prefix=".pack-") as draft:
         folder = Path(draft) / FOLDER
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
         pack_packages(packages, target, folder / "site-packages")
-        licences = (*pack_data(dict.fromkeys(data), folder / "cache"), *pack_encoders(dict.fromkeys(encoders), folder))
+        licences = pack_data(dict.fromkeys(data), folder / "cache") + pack_encoders(dict.fromkeys(encoders), folder)
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
             name = encoder_name(encoder)
@@ -125,7 +112,7 @@ def pack(
         for part in sorted(path for path in folder.iterdir() if path.is_dir()):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
-    return Packed(out, sizes, packages, licences)
+    return sizes, packages, licences
 
 
 def pack_project(root: Path, folder: Path) -> None:
@@ -138,12 +125,12 @@ def pack_project(root: Path, folder: Path) -> None:
             shutil.copytree(path, folder / path.name, ignore=leave)
         elif path.is_file():
             shutil.copy2(path, folder / path.name)
-    (folder / "PACKED.json").write_text(json.dumps({"code": commit()}, indent=1), encoding="utf-8")
+    write_json(folder / "PACKED.json", {"code": commit()})
 
 
 def usual_packages() -> dict[str, str]:
     """The usual packages of a GPU machine and all that they need, as far as they are known here."""
-    found: dict[str, str] = {}
+    found = {}
     todo = list(USUAL)
     while todo:
         name = canonicalize_name(todo.pop())
@@ -156,7 +143,7 @@ def usual_packages() -> dict[str, str]:
 def read_have(path: Path) -> dict[str, str]:
     """The packages in the output of `pip freeze` on the target machine, with versions where it tells them."""
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text("utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:==\s*([\w.!]+)|@)?", line):
             found[canonicalize_name(match[1])] = match[2] or ""
     return found
@@ -165,7 +152,7 @@ def read_have(path: Path) -> dict[str, str]:
 def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, str]:
     """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
     leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
-    found: dict[str, str] = {}
+    found = {}
     todo = requirements("dialnb", target.markers())
     if not todo:
         raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .")
@@ -237,8 +224,8 @@ def pack_data(names: Iterable[str], cache: Path) -> list[str]:
         reader = find_reader(dataset)
         licences[f"{dataset}: {reader.terms()}"] = None
         if not reader.dataset.startswith("bundled/"):
-            load(dataset, variant or None, store=store)
-            shutil.copy2(records_path(reader, variant or None, store), cache / "records")
+            load(dataset, variant, store=store)
+            shutil.copy2(records_path(reader, variant, store), cache / "records")
     if (store.cache / "recorded.json").is_file():
         shutil.copy2(store.cache / "recorded.json", cache)
     return list(licences)

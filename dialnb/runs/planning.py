@@ -1,14 +1,14 @@
-"""What a run would need, without running it: its parameters, and which data and encoders are on this machine."""
+"""What a run needs: its parameters, data and encoders, whether they are on this machine, their hashes and licences."""
 
-from __future__ import annotations
-
+import re
 from typing import NamedTuple
 
 from dialnb.data.datasets import find_reader, records_path
 from dialnb.data.sources import get_source
 from dialnb.data.store import default_store
 from dialnb.errors import BadParameter
-from dialnb.models.places import can_ask_hub, find_encoder
+from dialnb.files import Values, sha256
+from dialnb.models.places import can_ask_hub, encoder_source, fetch_encoder, find_encoder, hub_snapshot
 from dialnb.runs.profiles import Profiles, Settings
 
 
@@ -63,7 +63,7 @@ def _data(name: str) -> Need:
     reader = find_reader(dataset)
     if reader.dataset.startswith("bundled/"):
         return Need("data", name, True, "bundled")
-    if records_path(reader, variant or None, store).is_file():
+    if records_path(reader, variant, store).is_file():
         return Need("data", name, True, "parsed, in the cache")
     files = [(source, file) for source in map(get_source, reader.sources) for file in source.files]
     if "official" not in variant and any(file.verified for _, file in files):
@@ -81,3 +81,26 @@ def _encoder(name: str) -> Need:
     if place.kind == "hub":
         return Need("encoder", name, False, f"to be fetched from the hub (dialnb data fetch {name})")
     return Need("encoder", place.name, True, place.kind if place.folder else f"in the {place.kind}")
+
+
+def data_facts(name: str, variant: str | None = None) -> Values:
+    """Fingerprint and licence of a dataset as this machine has it; nothing is fetched."""
+    reader = find_reader(name)
+    key = records_path(reader, variant, default_store()).stem.rpartition("-")[2]
+    return {"name": name, "variant": reader.variant(variant), "fingerprint": key, "licence": reader.terms()}
+
+
+def encoder_facts(name: str) -> Values:
+    """Where an encoder's weights come from and their sha256, as far as they are on this machine."""
+    place = find_encoder(name)
+    if place.kind == "cache or mirror":
+        place = fetch_encoder(name)
+    folder = place.folder or hub_snapshot(place.name)
+    if place.kind in ("folder", "bundled"):
+        card = folder / "README.md"
+        stated = re.search(r"^license:(.*)", card.read_text("utf-8"), re.M) if card.is_file() else None
+        licence = stated[1].strip() if stated else "not stated"
+    else:
+        licence = encoder_source(place.name).licence
+    hashes = {file.name: sha256(file) for file in sorted(folder.glob("*.safetensors"))} if folder else {}
+    return {"name": place.name, "bundled": place.kind == "bundled", "sha256": hashes, "licence": licence}

@@ -14,8 +14,6 @@ Types: int, float, str, bool, encoder (a bundled name, a folder or a hub id; `ch
 Numbers are at least 0 and at most 2,147,483,647 unless `min`, `above` or `max` say otherwise.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re
@@ -30,7 +28,7 @@ from tabulate import tabulate
 
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
-from dialnb.files import Values, digest_of, project_root, read_yaml
+from dialnb.files import Fields, Values, digest_of, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -161,7 +159,7 @@ class Settings(Mapping):
     2
     """
 
-    values: Mapping[str, Any]
+    values: Fields
     origin: Mapping[str, str] = field(default_factory=dict)
     helps: Mapping[str, str] = field(default_factory=dict)
 
@@ -210,12 +208,10 @@ class Profiles:
 
     slug: str
     parameters: Mapping[str, Parameter]
-    profiles: Mapping[str, Mapping[str, Any]]
+    profiles: Mapping[str, Fields]
     needs: Mapping[str, Mapping[str, list[str]]]
 
-    def resolve(
-        self, profile: str, seed: int = 1, encoder: str = "", overrides: Mapping[str, Any] | None = None
-    ) -> Settings:
+    def resolve(self, profile: str, seed: int = 1, encoder: str = "", overrides: Fields | None = None) -> Settings:
         """The checked values: defaults, then the profile, then `encoder` and `overrides`; seed is always among them."""
         check_known(f"profile of {self.slug}", str(profile), self.profiles)
         by_hand = {**(overrides or {}), **({"encoder": encoder} if encoder else {})}
@@ -227,7 +223,7 @@ class Profiles:
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         return Settings(MappingProxyType(values), origin, helps)
 
-    def takes(self, name: str, settings: Mapping[str, Any]) -> bool:
+    def takes(self, name: str, settings: Fields) -> bool:
         """Whether settings ask for a model, a table or a further encoder: where a parameter offers it (as a choice, or
         in some profile), it must be set."""
         is_offered = False
@@ -299,7 +295,7 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
     return parse_profiles(slug, read_yaml(path), str(path))
 
 
-def parse_profiles(slug: str, raw: Mapping[str, Any], where: str) -> Profiles:
+def parse_profiles(slug: str, raw: Fields, where: str) -> Profiles:
     """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
     parameters = {}
     profiles = {name: values or {} for name, values in raw["profiles"].items()}

@@ -1,6 +1,4 @@
-"""Where a run comes from: commit, packages, hardware, data and encoders with their hashes and licences."""
-
-from __future__ import annotations
+"""Where a run comes from: commit, packages and hardware."""
 
 import os
 import platform
@@ -10,10 +8,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from dialnb.data.datasets import find_reader, records_path
-from dialnb.data.store import default_store
-from dialnb.files import Values, read_json, sha256
-from dialnb.models.places import encoder_source, fetch_encoder, find_encoder, hub_snapshot
+from dialnb.files import Values, read_json
 
 PACKAGES = (
     "dialnb",
@@ -42,7 +37,7 @@ CODE = Path(__file__).resolve().parents[2]
 
 def provenance() -> Values:
     """Everything about this process that its results may depend on."""
-    packages: dict[str, str | None] = {"python": platform.python_version()}
+    packages = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             packages[name] = metadata.version(name)
@@ -76,8 +71,8 @@ def commit(code: Path = CODE) -> Values:
 def hardware() -> Values:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
     about = Path("/proc/cpuinfo")
-    named = re.search("model name.*: (.*)", about.read_text(encoding="utf-8")) if about.is_file() else None
-    found: Values = {
+    named = re.search("model name.*: (.*)", about.read_text("utf-8")) if about.is_file() else None
+    found = {
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": named[1] if named else platform.processor() or "not stated",
@@ -103,26 +98,3 @@ def determinism() -> str:
         return "seeded; GPU reductions may differ in the last bits"
     threads = torch.get_num_threads() if torch else os.cpu_count()
     return f"seeded; bit-identical on the same processor with the same packages, threads ({threads}) and workers"
-
-
-def data_facts(name: str, variant: str | None = None) -> Values:
-    """Fingerprint and licence of a dataset as this machine has it; nothing is fetched."""
-    reader = find_reader(name)
-    key = records_path(reader, variant or None, default_store()).stem.rpartition("-")[2]
-    return {"name": name, "variant": reader.variant(variant or None), "fingerprint": key, "licence": reader.terms()}
-
-
-def encoder_facts(name: str) -> Values:
-    """Where an encoder's weights come from and their sha256, as far as they are on this machine."""
-    place = find_encoder(name)
-    if place.kind == "cache or mirror":
-        place = fetch_encoder(name)
-    folder = place.folder or hub_snapshot(place.name)
-    if place.kind in ("folder", "bundled"):
-        card = folder / "README.md"
-        stated = re.search(r"^license:(.*)", card.read_text(encoding="utf-8"), re.M) if card.is_file() else None
-        licence = stated[1].strip() if stated else "not stated"
-    else:
-        licence = encoder_source(place.name).licence
-    hashes = {file.name: sha256(file) for file in sorted(folder.glob("*.safetensors"))} if folder else {}
-    return {"name": place.name, "bundled": place.kind == "bundled", "sha256": hashes, "licence": licence}

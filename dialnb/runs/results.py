@@ -5,8 +5,6 @@ tensors, encoders and selectors lie beside it in files of their own, each with i
 neither what is imported or called nor what is opened outside its folder, and one that was changed is not read.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pandas import DataFrame
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -39,14 +38,14 @@ def write_result(value: Any, folder: Path, **about: Any) -> None:
     body = _encode(value, folder)
     record = about | {"value": body, "files": {name: sha256(folder / name) for name in _files(folder)}}
     (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), encoding="utf-8")
-    (folder / SEAL).write_text(sha256(folder / RECORD), encoding="utf-8")
+    (folder / SEAL).write_text(sha256(folder / RECORD), "utf-8")
 
 
 def read_record(folder: Path) -> Values:
     """What `write_result` wrote down; DataError if a letter of it was changed."""
     try:
-        if sha256(folder / RECORD) == (folder / SEAL).read_text(encoding="utf-8"):
-            return json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if sha256(folder / RECORD) == (folder / SEAL).read_text("utf-8"):
+            return json.loads((folder / RECORD).read_text("utf-8"))
     except UNREADABLE as error:
         raise DataError(f"{folder / RECORD} cannot be read ({error})") from error
     raise DataError(f"{folder / RECORD} is not what was written there")
@@ -55,19 +54,14 @@ def read_record(folder: Path) -> Values:
 def read_result(folder: Path, record: Values) -> Any:
     """The stored value; DataError if anything is missing, added, unknown or not what was written."""
     try:
-        _check_files(folder, record["files"])
+        if strange := sorted((_files(folder) - {RECORD, SEAL}) ^ record["files"].keys()):
+            raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
+        for name, known in record["files"].items():
+            if sha256(folder / name) != known:
+                raise DataError(f"{folder / name} is not what was written there")
         return _decode(record["value"], folder)
     except UNREADABLE as error:
         raise DataError(f"the stored result in {folder} cannot be read ({error})") from error
-
-
-def _check_files(folder: Path, hashes: dict[str, str]) -> None:
-    """DataError unless the files of a stored result are there, untouched and alone."""
-    if strange := sorted((_files(folder) - {RECORD, SEAL}) ^ hashes.keys()):
-        raise DataError(f"the stored result in {folder} has lost or gained {', '.join(strange)}")
-    for name, known in hashes.items():
-        if sha256(folder / name) != known:
-            raise DataError(f"{folder / name} is not what was written there")
 
 
 def _files(folder: Path) -> set[str]:
@@ -94,7 +88,7 @@ def _encode(value: Any, folder: Path) -> Any:
         return {"$": "tuple", "value": _encode(list(value), folder)}
     if isinstance(value, dict):
         return {"$": "dict", "value": _encode([list(pair) for pair in value.items()], folder)}
-    if isinstance(value, pd.DataFrame):
+    if isinstance(value, DataFrame):
         columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
         is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
         parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
@@ -148,9 +142,9 @@ def _decode(body: Any, folder: Path) -> Any:
     return STORABLE[kind](**value)
 
 
-def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> pd.DataFrame:
+def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> DataFrame:
     series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
-    frame = pd.concat(series, axis=1) if series else pd.DataFrame()
+    frame = pd.concat(series, axis=1) if series else DataFrame()
     if series:
         frame.columns = names
     if index is not None:

@@ -18,12 +18,13 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.claims import judge_claims, load_claims, training_shares
 from dialnb.claims.papers import compare_table, select
 from dialnb.data import Dataset, load
 from dialnb.data.corpora import collection
-from dialnb.data.levels import named_data
+from dialnb.data.datasets import named_data
 from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
 from dialnb.files import (
@@ -31,6 +32,7 @@ from dialnb.files import (
     LOCK,
     MEASURED,
     PACKAGED,
+    Fields,
     Values,
     make_folder,
     project_root,
@@ -44,11 +46,10 @@ from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
 from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, job_of, joined, questions
-from dialnb.runs.planning import check_encoders
+from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
-from dialnb.runs.provenance import data_facts, determinism, encoder_facts, provenance
-from dialnb.runs.stages import StageCache, StageRecord, default_stages, fresh_since, peak_memory
-from dialnb.runs.workers import Jobs, Workers
+from dialnb.runs.provenance import determinism, provenance
+from dialnb.runs.stages import Jobs, StageCache, StageRecord, Workers, default_stages, fresh_since, peak_memory
 
 AS_IT_COMES = "as it comes"
 
@@ -58,7 +59,7 @@ def start(
     profile: str = "quick",
     seed: int = 1,
     encoder: str = "",
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Fields | None = None,
     out: str | Path = "",
 ) -> Run:
     """Check the parameters and open the run's folder; `run.json` stands there from now on, whatever happens."""
@@ -87,7 +88,7 @@ class Run:
 
     def __init__(self, slug: str, profile: str, settings: Settings, folder: Path, root: Path) -> None:
         self.slug, self.profile, self.settings, self.folder, self.root = slug, profile, settings, folder, root
-        self.results, self.items = pd.DataFrame(), pd.DataFrame()
+        self.results, self.items = DataFrame(), DataFrame()
         self.missing: list[dict[str, str]] = []
         self.stages: list[StageRecord] = []
         self.facts: Values = {}
@@ -118,7 +119,9 @@ class Run:
         name = str(name)
         if self._workers is None:
             say(f"stage {name}")
-        self._data += [_used(dataset) for dataset in _datasets_in(list(inputs.values()))]
+        for dataset in _datasets_in(list(inputs.values())):
+            facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
+            self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
         began = time.perf_counter()
         result, record = self._cache.run(name, function, inputs)
         took = time.perf_counter() - began
@@ -188,14 +191,14 @@ class Run:
         for question, answer in self.stage_each(questions(self, tasks, trained.results, floors)).items():
             labels = question.task.labels_of(question.model, trained.models.get(question.model))
             more = answer if isinstance(answer, dict) else {"rows": answer}
-            if "items" in more and question.table and question.task.items:
+            if "items" in more and question.task.table and question.task.items:
                 items.append(more["items"].assign(**labels, train_seed=question.seed))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
         if items:
             self.add_items(pd.concat(items, ignore_index=True))
         return answers
 
-    def ask(self, trained: Trained, tasks: Sequence[Task]) -> pd.DataFrame:
+    def ask(self, trained: Trained, tasks: Sequence[Task]) -> DataFrame:
         """Ask and give the rows back, model by model, without keeping them: coordinates of a figure, for example."""
         order = list(trained)
         parts = sorted(self.answers(trained, tasks), key=lambda answer: order.index(answer.question.model))
@@ -206,8 +209,8 @@ class Run:
         trained: Trained,
         tasks: Iterable[Task],
         floors: Encoder | None = None,
-        keep: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows,
-    ) -> pd.DataFrame:
+        keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    ) -> DataFrame:
         """Ask what the profile takes of the tasks; the rows that ``keep`` lets pass join the results. Of the other
         tables, say why they are empty."""
         wanted = []
@@ -252,7 +255,9 @@ class Run:
         """The encoder that the models of this run start from.
 
         With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
-        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own.
+        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One seed
+        serves the runs of all seeds, which then differ in their trainings and not in where these begin, as those from a
+        published checkpoint do.
         """
         encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
         if again == AS_IT_COMES:
@@ -260,7 +265,7 @@ class Run:
         if again not in self._opened:
             s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
             reading = Dialogues(self.corpus(s), s["dialogues"])
-            function, inputs = job_of(s, Model(again, data=reading), encoder, self.settings["seed"])
+            function, inputs = job_of(s, Model(again, data=reading), encoder, seed=1)
             self._opened[again] = self.stage(f"raw start: {again}", function, **inputs)["encoder"]
         return deepcopy(self._opened[again])  # a row may read it with another pooling
 
@@ -310,7 +315,7 @@ class Run:
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def add(self, rows: pd.DataFrame, **labels: Any) -> Run:
+    def add(self, rows: DataFrame, **labels: Any) -> Run:
         """Keep tidy rows, with `labels` (model, table ...) as further columns; the run's encoder and the seed of its
         trainings unless they are named.
 
@@ -325,19 +330,19 @@ class Run:
         self.results = _latest([self.results, rows], MEASURED)
         return self
 
-    def add_items(self, rows: pd.DataFrame, **labels: Any) -> Run:
+    def add_items(self, rows: DataFrame, **labels: Any) -> Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
         rows = _with_labels(rows.assign(**labels), {"train_seed": self.settings["seed"]})
         self.items = _latest([self.items, rows], ("value",))
         return self
 
-    def rows(self, table: str) -> pd.DataFrame:
+    def rows(self, table: str) -> DataFrame:
         """The tidy rows of one table so far."""
         return self.results[self.results["table"] == table] if "table" in self.results else self.results
 
     def summary(
         self, table: str, index: list[str], columns: list[str], digits: int = 2, **where: Any
-    ) -> pd.DataFrame | Sentence:
+    ) -> DataFrame | Sentence:
         """Means over seeds of a table's rows by ``index`` and ``columns``, for what the paper does not print; without
         rows, the sentence that says why."""
         rows = select(self.rows(table), where)
@@ -347,7 +352,7 @@ class Run:
         rows = rows.assign(**rows[[*index, *columns]].convert_dtypes())  # shots and candidates are whole numbers
         return rows.pivot_table("value", index, columns, sort=False).round(digits)
 
-    def times(self, trained: Trained) -> pd.DataFrame:
+    def times(self, trained: Trained) -> DataFrame:
         """What the trainings took; the whole table goes to `tables/`, the first lines are shown."""
         times = self._tables["training-times"] = trained.times()
         if len(times) > 8:
@@ -378,7 +383,7 @@ class Run:
         name: str,
         figure: Callable | Figure,
         *,
-        data: pd.DataFrame,
+        data: DataFrame,
         caption: str,
         alt: str,
         otherwise: str = "",
@@ -401,8 +406,7 @@ class Run:
         shares = training_shares(self._tables.get("training-times"))
         reasons = list(self.missing)
         for claim in load_claims(self.slug):
-            asked = (claim.published or claim.rows).get("table", [])
-            for table in [asked] if isinstance(asked, str) else asked:
+            for table in claim.tables:
                 if self.rows(table).empty:
                     reasons.append({"table": table, "reason": self.left_out()})
         self.judged = judge_claims(self.slug, self.results, reasons, items, shares)
@@ -411,15 +415,20 @@ class Run:
     # --- the folder -----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write results, tables and claims; the run is done."""
+        """Write results, tables, claims, and hashes and licences of the data and encoders; the run is done."""
         self.results.to_csv(self.folder / "results.csv", index=False)
         if not self.items.empty:
             self.items.to_csv(self.folder / ITEMS, index=False)
         for name, shown in self._tables.items():
             write_table(shown, self.folder / "tables" / name)
         if self.judged is not None:
-            write_json(self.folder / "claims.json", self.judged.to_dict("records"))
-        self.facts |= self._inputs()
+            write_json(self.folder / "claims.json", self.judged.to_dict())
+        names, encoder_names = self._profiles.needed(self.profile, self.settings)
+        used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
+        data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())
+        encoders = [encoder_facts(name) for name in encoder_names]
+        licences = sorted({entry["licence"] for entry in [*data, *encoders]})
+        self.note(data=data, encoders=encoders, licences=licences)
         if self._workers is not None:
             self._workers.close(wait=True)
         self._end("done")
@@ -458,22 +467,13 @@ class Run:
         }
         write_json(self.folder / "run.json", record)
 
-    def _inputs(self) -> Values:
-        """Hashes and licences of the data and encoders that the profile needs."""
-        names, encoder_names = self._profiles.needed(self.profile, self.settings)
-        used = self._data + [data_facts(*name.partition(":")[::2]) for name in names]
-        data = list({(entry["name"], entry["variant"]): entry for entry in used}.values())
-        encoders = [encoder_facts(name) for name in encoder_names]
-        licences = sorted({entry["licence"] for entry in [*data, *encoders]})
-        return {"data": data, "encoders": encoders, "licences": licences}
 
-
-def _with_labels(rows: pd.DataFrame, labels: Mapping[str, Any]) -> pd.DataFrame:
+def _with_labels(rows: DataFrame, labels: Fields) -> DataFrame:
     """Rows with further columns, where they do not have them."""
     return rows.assign(**{name: value for name, value in labels.items() if name not in rows})
 
 
-def _latest(parts: Sequence[pd.DataFrame], measured: Iterable[str]) -> pd.DataFrame:
+def _latest(parts: Sequence[DataFrame], measured: Iterable[str]) -> DataFrame:
     """Rows one below the other; of those that differ in nothing but what was measured, the last."""
     rows = pd.concat(parts, ignore_index=True)
     identity = [name for name in rows if name not in measured]
@@ -499,12 +499,6 @@ def _datasets_in(value: Any) -> Iterator[Any]:
     if isinstance(value, list | tuple):
         for part in value:
             yield from _datasets_in(part)
-
-
-def _used(dataset: Any) -> Values:
-    """A dataset that was handed to a stage, as the provenance shows it."""
-    facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
-    return facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]}
 
 
 def _prepare_notebook(run: Run) -> None:

@@ -6,18 +6,26 @@
 
 What a stage hands out is always what was read back from disk, so a run that finds it in the cache, a run that made it
 and a run that was killed half-way all see the same bytes.
-"""
 
-from __future__ import annotations
+Small encoders keep a GPU waiting for the host, and few-shot fine-tuning does so even more; several processes on one GPU
+do not. `Workers` make stages side by side and leave them in the cache, where the run then finds them. Every process has
+its own random generators, and a stage seeds itself: the results are those of one process.
+"""
 
 import inspect
 import os
+import pickle
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +57,13 @@ class StageRecord:
     facts: Values
 
 
+@dataclass
 class StageCache:
     """The shared folder of stages. Results older than `fresh_since` (a time stamp) are ignored and made again."""
 
-    def __init__(self, root: Path, fresh_since: float = 0.0, say: Callable[[str], None] = print) -> None:
-        self.root, self.fresh_since, self.say = Path(root), fresh_since, say
+    root: Path
+    fresh_since: float = 0.0
+    say: Callable[[str], None] = print
 
     def run(self, name: str, function: Callable, inputs: Values) -> tuple[Any, StageRecord]:
         """The stage's result, from the cache or made now, and its record."""
@@ -116,8 +126,13 @@ class StageCache:
             "function": f"{function.__module__}.{function.__qualname__}",
             "seconds": round(time.perf_counter() - began, 3),
             "made": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "facts": training_facts(value) | peak_memory(),
+            "facts": peak_memory(),
         }
+        training = value.get("training") if isinstance(value, dict) else None
+        if isinstance(training, TrainingResult):
+            measured = {name: getattr(training, name) for name in MEASURED}
+            measured["determinism"] = training.facts.get("determinism", "not stated")
+            about["facts"]["training"] = [measured]
         draft.mkdir()
         write_result(value, draft, **about)
         shutil.rmtree(final, ignore_errors=True)
@@ -147,15 +162,6 @@ def fresh_since() -> float:
     return float(os.environ.get("DIALNB_FRESH") or 0.0)
 
 
-def training_facts(value: Any) -> Values:
-    """Speed, steps, last loss and determinism of the training that a stage gives among its results."""
-    training = value.get("training") if isinstance(value, dict) else None
-    if not isinstance(training, TrainingResult):
-        return {}
-    measured = {name: getattr(training, name) for name in MEASURED}
-    return {"training": [measured | {"determinism": training.facts.get("determinism", "not stated")}]}
-
-
 def peak_memory() -> dict[str, float]:
     """Peak memory in GB: of the process since it started, and of the GPU since the stage began."""
     found = {}
@@ -169,3 +175,96 @@ def peak_memory() -> dict[str, float]:
     if torch.cuda.is_available():
         found["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
     return found
+
+
+Jobs = Mapping[Any, tuple[Callable, Values]]
+
+
+@dataclass
+class Workers:
+    """A pool of ``count`` processes for the stages of one cache; it starts with the first stage it is given."""
+
+    count: int
+    cache: StageCache
+    _pool: ProcessPoolExecutor | None = None
+
+    def make(self, jobs: Jobs, follow: Callable[[Any], Jobs] = lambda _: {}) -> set[str]:
+        """Make every job's stage, and those that ``follow(name)`` names once the stage ``name`` is there; the keys of
+        all that were not in the cache before.
+
+        A process that dies or finds no memory on the GPU loses nothing: what is missing afterwards is made by the
+        caller, alone.
+        """
+        left, waiting, done, made = deque(jobs.items()), {}, 0, set()
+        try:
+            while left or waiting:
+                while left and len(waiting) < 2 * self.count:  # a job carries its encoder: few at once
+                    name, job = left.popleft()
+                    if self.cache.holds(*job):
+                        left.extend(follow(name).items())
+                    elif packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job):
+                        if self._pool is None:
+                            threads = max(1, (os.cpu_count() or 1) // self.count)
+                            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
+                        waiting[self._pool.submit(_make, packed)] = name
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
+                    name, record, done = waiting.pop(future), future.result(), done + 1
+                    if record is None:
+                        self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made alone later")
+                        continue
+                    left.extend(follow(name).items())
+                    if not record.cached:
+                        made.add(record.key)
+                        total = done + len(waiting) + len(left)
+                        self.cache.say(f"stage {name}: done in {record.seconds:.1f} s ({done} of {total})")
+        except BrokenProcessPool:
+            self.cache.say(f"a process that made stages died after {done} of them; going on in one process")
+            self._pool = None
+        except BaseException:
+            self.close()
+            raise
+        return made
+
+    def close(self, wait: bool = False) -> None:
+        """Let the processes go; ``wait`` for them when they have nothing left to do."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=True)
+            self._pool = None
+
+
+def _packed(*job: Any) -> bytes | None:
+    """A job for another process; None for one with code that was typed into a notebook, which is made by the caller."""
+    try:
+        packed = pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+    return None if b"__main__" in packed else packed
+
+
+def _prepare(threads: int) -> None:
+    """In a new process: leave with the parent, be quiet, and share the cores."""
+    parent = parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)  # libraries that were there before the variables
+    sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for life)
+
+
+def _make(job: bytes) -> StageRecord | None:
+    """The record of the stage, or None where the GPU had no memory left for it.
+
+    What torch holds back for a next stage is given to the other processes.
+    """
+    try:
+        root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
+        return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        return None
+    finally:
+        inputs = None
+        torch.cuda.empty_cache()

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
-from dialnb.models.graphs import Graphs, can_replay
+from dialnb.models.graphs import Graphs, can_replay, going_first
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
@@ -231,7 +231,7 @@ class _Run:
             group["lr"] = group["base"] * factor
             group["betas"] = (momentum, group["betas"][1])
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=self.graphs is None)
+        self.optimiser.zero_grad() if self.graphs is None else self.graphs.zero_grad(self.parameters)
 
     # --- the whole run --------------------------------------------------------------------------------------------
 
@@ -249,7 +249,8 @@ class _Run:
         began = time.perf_counter()
         self._enter_training()
         try:
-            with Ahead(self.build, first, self.total) as ahead, self.interrupts:
+            first_on_gpu = going_first(self.encoder, self.settings.batch_size)
+            with Ahead(self.build, first, self.total) as ahead, self.interrupts, first_on_gpu:
                 for step in range(first, self.total):
                     self._step(step, ahead.get(), bar)
         finally:

@@ -15,8 +15,6 @@ file and place::
 The register is not a list somebody keeps: every module of this package is searched for readers when first asked.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import gzip
@@ -29,15 +27,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dialnb.data.records import Record, Utterance
+from dialnb.data.records import Record, Texts, Utterance
 from dialnb.data.sources import get_source, known_name
+from dialnb.data.store import Store
+from dialnb.data.tables import Table
 from dialnb.errors import DataError
-
-if TYPE_CHECKING:
-    from dialnb.data.store import Store
-    from dialnb.data.tables import Table
 
 Records = Iterator[Record]
 TRAIN_DEV_TEST = ("train", "dev", "test")
@@ -156,9 +152,9 @@ class Reader:
     """A reading function with what the cache must know about it."""
 
     dataset: str
-    variants: tuple[str, ...]
+    variants: Texts
     version: int
-    sources: tuple[str, ...]
+    sources: Texts
     function: Callable[..., Records]
 
     def __call__(self, files: Files, variant: str | None = None) -> Records:
@@ -187,14 +183,14 @@ class Reader:
         return get_source(self.sources[0]).licence
 
     def variant(self, name: str | None) -> str:
-        """The variant's own spelling; None is the first one, "" for a dataset without variants."""
-        if name is None:
+        """The variant's own spelling; by default the first one, "" for a dataset without variants."""
+        if not name:
             return self.variants[0] if self.variants else ""
         return known_name(f"variant of {self.dataset}", name, self.variants or ("(it has none)",))
 
 
 def reader(
-    dataset: str, *, variants: tuple[str, ...] = (), version: int = 1, sources: tuple[str, ...] = ()
+    dataset: str, *, variants: Texts = (), version: int = 1, sources: Texts = ()
 ) -> Callable[[Callable[..., Records]], Reader]:
     """Make a generator function the reader of ``dataset``.
 
@@ -207,7 +203,7 @@ def reader(
 @functools.cache
 def all_readers() -> dict[str, Reader]:
     """Every reader of this package by dataset name."""
-    found: dict[str, Reader] = {}
+    found = {}
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         for item in vars(importlib.import_module(info.name)).values():
             if isinstance(item, Reader) and found.setdefault(item.dataset, item) is not item:
@@ -221,7 +217,7 @@ def get_reader(dataset: str) -> Reader:
     return known[known_name("dataset", dataset, known)]
 
 
-def unique(values: Iterable[str]) -> tuple[str, ...]:
+def unique(values: Iterable[str]) -> Texts:
     """Each value once, in order of first appearance."""
     return tuple(dict.fromkeys(values))
 

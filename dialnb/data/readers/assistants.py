@@ -1,7 +1,5 @@
 """Voice-assistant utterances with bracketed slots: HWU64 and, grown out of it, MASSIVE (with SLURP's annotation)."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """DSTC2: spoken restaurant search between people and machines, put together from what is public of it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from posixpath import basename
@@ -35,7 +33,7 @@ def read_dstc2(files: Files, variant: str) -> Records:
         for name, item in zip(names, items):
             labelled = read_session(files, raw, f"{RAW}/{name}") if f"{RAW}/{name}/log.json" in raw else []
             files.place = f"{file} dialogue {name}"
-            utterances: list[Utterance] = []
+            utterances = []
             for turn in item["dialogue"]:
                 place = len(utterances)
                 system, user = labelled[place : place + 2] or (None, None)
@@ -52,7 +50,7 @@ def read_dstc2(files: Files, variant: str) -> Records:
 
 def _acts_by_text(files: Files) -> dict[str, tuple[str, ...]]:
     """Lower-cased system text -> its most frequent acts; the records are acts, template, text and a blank line."""
-    found: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    found = defaultdict(Counter)
     for part in ("train", "valid", "test"):
         key = f"src/data/{part}_data"
         lines = [*files.lines(key), ""]

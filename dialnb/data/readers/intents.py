@@ -1,7 +1,5 @@
 """Labelled utterances: CLINC150, BANKING77, SNIPS, ATIS, MultiDoGO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -26,7 +24,7 @@ def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[tuple[str
 
 def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Records:
     """DSE's re-split: per class, in file order, the first ``percent`` % (rounded up) are train, the rest is test."""
-    classes: dict[str, list[IntentUtterance]] = {}
+    classes = {}
     for item in rows:
         classes.setdefault(item.intent, []).append(item)
     for items in classes.values():

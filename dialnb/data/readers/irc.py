@@ -4,8 +4,6 @@ The corpus stands in for DSTC7-Ubuntu, which was drawn from the same resource, a
 the same channel. The selection sets are ours: made by rule from a published seed, never the official ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -44,7 +42,7 @@ def read_ubuntu_irc(files: Files, variant: str) -> Records:
     for split in TRAIN_DEV_TEST:
         if (variant, split) == ("selection-100", "train"):
             continue
-        logs: dict[str, Log] = {}
+        logs = {}
         for key, data in files.matching(f"data/{split}/*.ascii.txt"):
             date = basename(key).partition(".")[0]
             logs[date] = [read_message(line) for line in files.lines(key, data)]
@@ -117,7 +115,7 @@ def thread(date: str, log: Log) -> Iterator[Dialogue]:
     conversation that its speaker is in, if there is exactly one.
     """
     people = {line.speaker.lower(): line.speaker for line in log if isinstance(line, Utterance)}
-    open_talks: dict[frozenset[str], list[int]] = {}
+    open_talks = {}
     found, loose = [], {}  # conversations, and the last line of each speaker that is in none
     for number, line in enumerate(log):
         if not isinstance(line, Utterance):
@@ -169,7 +167,7 @@ def build_selection(conversations: Iterable[Dialogue], n_candidates: int, genera
     dialogues = [merge_turns(strip_addressees(dialogue)) for dialogue in conversations]
     if len(splits := {dialogue.split for dialogue in dialogues}) > 1:
         raise DataError(f"selection groups must not mix splits, but these are from {', '.join(sorted(splits))}")
-    pool: list[tuple[int, str]] = []
+    pool = []
     for number, dialogue in enumerate(dialogues):
         pool += [(number, item.text) for item in dialogue.utterances[LEAST:]]
     for number, dialogue in enumerate(dialogues):
@@ -192,7 +190,7 @@ def draw_negatives(
         yield from generator.permutation(len(pool))
 
     taken = {_plain(response)}
-    negatives: list[str] = []
+    negatives = []
     for index in draws():
         if len(negatives) == wanted:
             return negatives

@@ -1,7 +1,5 @@
 """DialogueCSE's released files: semantic retrieval ("select"), sentence similarity ("sts") and a training sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from dialnb.data.readers import Files, Records, in_turn, reader, unique
@@ -66,7 +64,7 @@ def sessions(files: Files, groups: Iterable[MatchingGroup]) -> Records:
 
     A dialogue that another row was cut from too is left out.
     """
-    seen: set[tuple[str, ...]] = set()
+    seen = set()
     for number, group in enumerate(groups):
         said = tuple(text for text in (*group.before, group.candidates[0], *group.after) if text.strip())
         if said in seen:

@@ -1,7 +1,5 @@
 """Dialogues annotated frame by frame: the Schema-Guided Dialogue corpus and the simulated dialogues of GSIM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +23,7 @@ def read_sgd(files: Files) -> Records:
 
 def _schema_guided(files: Files, turns: list[Any]) -> Iterator[Utterance]:
     """The turns of one dialogue. Where two intents are active, the one that was not so before is the turn's."""
-    active: list[str] = []
+    active = []
     for turn in turns:
         text, frames, speaker = turn["utterance"], turn["frames"], turn["speaker"].lower()
         slots, acts = [], []

@@ -1,7 +1,5 @@
 """Response selection: rows ``label TAB utterance TAB ... TAB response`` (Ubuntu V1, Douban, E-commerce) and DSTC7."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from posixpath import basename
@@ -57,7 +55,7 @@ def in_tens(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def in_runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Rows of one context, cut before a positive that follows a negative: two samples may share a context."""
-    group: list[Row] = []
+    group = []
     for row in rows:
         if group and (row.context != group[-1].context or row.label > group[-1].label):
             yield group
@@ -136,7 +134,7 @@ def sessions(files: Files, groups: Iterable[SelectionGroup]) -> Records:
 @reader("DSTC7-Ubuntu")
 def read_dstc7(files: Files) -> Records:
     """Subtask 1: the 100 listed candidates, the right one among them; the test answers are in a file of their own."""
-    answers: dict[str, str] = {}
+    answers = {}
     for name, data in files.find("ubuntu_responses_subtask_1.tsv", official=True):
         for line in files.lines(name, data):
             example, answers[example] = line.split("\t")[:2]

@@ -3,8 +3,6 @@
 Each function returns the plain text with its slots, and for every slot ``text[slot.start:slot.end] == slot.value``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

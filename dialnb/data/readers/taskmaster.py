@@ -6,8 +6,6 @@
 ``tm1``                the original JSON files of TM-1; those of TM-2 are the dataset Taskmaster-2
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from itertools import chain
@@ -35,7 +33,10 @@ def read_taskmaster(files: Files, variant: str) -> Records:
         for key, data in files.matching("TM-4-2024/data/data_*.json"):
             yield from _original(files, key, data, {})
     else:
-        splits = _tm1_splits(files)
+        splits = {}  # only the self-dialogues were split, the rest counts as training data
+        for split in TRAIN_DEV_TEST:
+            for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
+                splits[line.strip().rstrip(",")] = split
         for key in ("TM-1-2019/self-dialogs.json", "TM-1-2019/woz-dialogs.json"):
             yield from _original(files, key, None, splits)
 
@@ -71,15 +72,6 @@ def _utterance(turn: Any) -> Utterance:
     return Utterance(SPEAKERS[turn["speaker"].lower()], turn["text"], slots=tuple(slots))
 
 
-def _tm1_splits(files: Files) -> dict[str, str]:
-    """Conversation id -> split; only the self-dialogues were split, the rest counts as training data."""
-    splits: dict[str, str] = {}
-    for split in TRAIN_DEV_TEST:
-        for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
-            splits[line.strip().rstrip(",")] = split
-    return splits
-
-
 def _delexicalised(files: Files, key: str, split: str) -> Records:
     """``## id``, then ``* user`` and ``- assistant`` lines; a placeholder such as _time.start_ is kept as a slot."""
     name, utterances = "", []
@@ -103,7 +95,7 @@ def _shard(files: Files, key: str) -> Records:
 
     Of several rows of one conversation the longest is kept; calls of the ticket service between the turns are not text.
     """
-    longest: dict[str, list[Utterance]] = {}
+    longest = {}
     for recent, target, name in csv.reader(files.lines(key), delimiter="\t"):
         recent, _, before = recent.partition("<C>")
         parts = MARKER.split(before + recent + target)[1:]

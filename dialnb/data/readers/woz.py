@@ -1,7 +1,5 @@
 """Wizard-of-Oz task dialogues from Cambridge: WOZ 2.0, CamRest676 and MultiWOZ 2.1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from posixpath import basename
 from typing import Any
@@ -80,7 +78,7 @@ def read_multiwoz(files: Files, variant: str) -> Records:
 def _official_multiwoz(files: Files) -> Records:
     """MultiWOZ_2.1.zip: all dialogues in data.json, two lists of held-out names, system acts in a file of their own."""
     found = {basename(name): data for name, data in files.matching("*", "data/MultiWOZ_2.1.zip")}
-    splits: dict[str, str] = {}
+    splits = {}
     for split, stem in (("dev", "valListFile"), ("test", "testListFile")):
         listed = found.get(f"{stem}.txt", found.get(f"{stem}.json"))
         if listed is None or "data.json" not in found:
@@ -113,7 +111,7 @@ def _multiwoz(
 def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[list[Any]]) -> tuple[Slot, ...]:
     """Slots with a value, and their place where the annotated words (first and last token) are those of the value."""
     tokens = text.split(" ")
-    placed: dict[tuple[str, str], Slot] = {}
+    placed = {}
     for act, name, words, first, last in spans:
         slot = token_slot(name, tokens, first, last + 1)
         if slot.value.lower() == words.lower():

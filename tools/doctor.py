@@ -1,14 +1,23 @@
-"""What works on this machine, what is missing, and how to get it; nothing is changed or fetched."""
+"""What works on this machine, what is missing, and how to get it; nothing is changed or fetched.
+
+    python -m tools.doctor [--project FOLDER]
+
+The exit code is 1 if something needed is missing.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from tabulate import tabulate
 
 from dialnb.data.store import default_store
 from dialnb.files import project_root
@@ -74,3 +83,18 @@ def _papers(root: Path) -> list[Finding]:
         words = f"ready: {', '.join(ready) or 'no profile'}{lacks}"
         findings.append(Finding("note" if lacks else "ok", slug, words))
     return findings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what was found; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.doctor", description="Tell what works on this machine.")
+    parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
+    findings = examine(parser.parse_args(arguments).project)
+    print(tabulate(findings, tablefmt="plain", disable_numparse=True))
+    bad = [finding.state for finding in findings].count("bad")
+    print(f"{bad} problem{'' if bad == 1 else 's'}" if bad else "everything that is needed is here")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
