@@ -70,10 +70,11 @@ def differences(
 def minus(first: DataFrame, second: DataFrame) -> DataFrame:
     """The differences of measured values in the same place."""
     places = [*cell_names(first), *REPEATED]
-    both = first.merge(second[[*places, "value", "variance"]], on=places, suffixes=("", " of the other"))
-    both["value"] -= both.pop("value of the other")
-    both["variance"] += both.pop("variance of the other")
-    return both
+    place = _numbers(pd.concat([first[places], second[places]]), places)
+    found = pd.Index(place[len(first) :]).get_indexer(place[: len(first)])
+    both, other = first[found >= 0], second.iloc[found[found >= 0]]
+    value = both["value"] - other["value"].to_numpy()
+    return both.assign(value=value, variance=both["variance"] + other["variance"].to_numpy())
 
 
 def mean_within(frame: DataFrame, places: Sequence[str]) -> DataFrame:
@@ -103,10 +104,12 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
 
 
 def _numbers(frame: DataFrame, names: Sequence[str]) -> ndarray:
-    """A number for each row, the same where all these columns are, in order of appearance."""
-    if not names:
-        return np.zeros(len(frame), np.int64)
-    return frame.groupby(list(names), sort=False).ngroup().to_numpy()
+    """A number for each row, the same where all these columns are, in order of appearance; quicker than a grouping."""
+    numbers = np.zeros(len(frame), np.int64)
+    for name in names:
+        codes, values = pd.factorize(frame[name])
+        numbers = pd.factorize(numbers * len(values) + codes)[0]
+    return numbers
 
 
 def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame, ndarray, float, float]]:
@@ -116,13 +119,22 @@ def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame,
     whole = len(part) == len(own) * (_numbers(part, REPEATED).max() + 1)
     found = []
     for group in [part] if whole else [part[cell == number] for number in own]:
-        table = group.groupby(REPEATED)["value"].mean().unstack("unit").dropna(axis=1)
+        table = _means(group).dropna(axis=1)
         if table.empty:
             raise Lacking("no test unit that every training was scored on")
         clusters = group.drop_duplicates("unit").set_index("unit")["cluster"].reindex(table.columns)
         weight = (len(own) if whole else 1) / cells
         found.append((table, clusters.to_numpy(), weight, float(group["variance"].mean())))
     return found
+
+
+def _means(group: DataFrame) -> DataFrame:
+    """Mean values [training, unit]."""
+    (rows, trainings), (columns, units) = (pd.factorize(group[name], sort=True) for name in REPEATED)
+    places, shape = rows * len(units) + columns, len(trainings) * len(units)
+    with np.errstate(invalid="ignore"):  # a training that lacks a unit
+        means = np.bincount(places, group["value"], shape) / np.bincount(places, minlength=shape)
+    return DataFrame(means.reshape(-1, len(units)), trainings, columns=units)
 
 
 def _stratum(table: DataFrame, clusters: ndarray, weight: float, variance: float) -> Stratum:
