@@ -33,7 +33,6 @@ STEPS = {"batch_size": 8, "epochs": 9, "max_steps": 2, "precision": "float32", "
 STEPS |= {"checkpoint_every": 1}
 SETTINGS = TrainingSettings(**STEPS)
 FINE_TUNING = FineTuning(1e-3, batch_size=8, epochs=2, patience=2, eval_steps=1, max_length=20, dropout=0.1)
-SHAPES["tiny"] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 TALK = [(*tiny.sentences(5, seed), "thanks bye") for seed in range(6)]
 SLOTTED = [
     IntentUtterance(f"book a {what} for {n}", "book", (Slot("what", what, 7, 7 + len(what)),), split="train")
@@ -65,6 +64,7 @@ def given(name: str, dropout: float = 0.1) -> tuple:
 
 def trainings() -> dict[str, Callable[[Path], tuple]]:
     """Of each training: a function of a folder for its checkpoints that gives the encoder and the losses."""
+    SHAPES["tiny"] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     talks = [Conversation("toy", said) for said in TALK]
 
     def by_recipe(name: str, work: Path) -> tuple:

@@ -39,7 +39,7 @@ def outputs(tmp_path_factory) -> dict[str, list[dict]]:
     command = [sys.executable, "-m", "papermill", str(TOUR), str(done), "-p", "profile", "smoke"]
     command += ["-p", "encoder", str(shared.small_encoder(tmp_path_factory)), "--no-progress-bar"]
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1"}
-    settings["DIALNB_CACHE"] = str(shared.smoke_cache(tmp_path_factory))
+    settings["DIALNB_CACHE"] = str(tmp_path_factory.mktemp("cache"))  # where nothing was trained before
     ran = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stderr[-3000:]
     cells = json.loads(done.read_text(encoding="utf-8"))["cells"]
