@@ -36,11 +36,17 @@ def test_filling_keeps_the_batch_and_leaves_few_sizes(lengths):
     assert full.groups == batch.groups and full.types is None
 
 
-def test_what_is_filled_in_changes_no_state(monkeypatch):
-    def by_starts(qkv, starts, seed, groups, dropout):
-        return padded_attention(qkv, starts, 40, dropout)
+@pytest.fixture
+def by_starts(monkeypatch):
+    """Attention that asks where sequences start, as on a GPU: fillers belong to no group of equal lengths."""
 
-    monkeypatch.setattr(packed_path, "_grouped", by_starts)
+    def attend(qkv, starts, seed, groups, dropout):
+        return padded_attention(qkv, starts, 80, dropout)
+
+    monkeypatch.setattr(packed_path, "_grouped", attend)
+
+
+def test_what_is_filled_in_changes_no_state(by_starts):
     encoder = tiny.encoder()
     batch = pack(encoder.tokenize(tiny.sentences(9)))
     for first_only in (False, True):
@@ -84,13 +90,8 @@ def record_on_any_device(graphs, batch, first_only, learning, pool):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_is_replayed_trains_as_what_is_not(monkeypatch, name):
+def test_what_is_replayed_trains_as_what_is_not(monkeypatch, by_starts, name):
     """Everything but the recording itself: places, fillings, gradients in place, heads that a step does not use."""
-
-    def by_starts(qkv, starts, seed, groups, dropout):
-        return padded_attention(qkv, starts, 80, dropout)
-
-    monkeypatch.setattr(packed_path, "_grouped", by_starts)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
     recorded, losses = [], []
 

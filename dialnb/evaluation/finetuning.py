@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from dialnb.errors import TrainingError
 from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.models.graphs import Graphs, can_replay, going_first
+from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
 from dialnb.seeding import seeded
 
 
@@ -94,7 +94,7 @@ def finetune(
                         fruitless += 1
                     model.train()
                 loss = batch_loss(order[start : start + recipe.batch_size])
-                optimiser.zero_grad(set_to_none=graphs is None)
+                clear_gradients(optimiser, graphs)
                 loss.backward()
                 optimiser.step()
                 schedule.step()

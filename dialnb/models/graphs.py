@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -122,15 +122,6 @@ class Graphs:
             return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
         return found.states[:real].clone()
 
-    def zero_grad(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Clear the gradients of all ``parameters``, the encoder's in place. Others lose theirs, or the optimiser would
-        move a head that the next step does not use."""
-        kept = self._with_gradient()
-        if kept:  # none where the heads learn alone
-            torch._foreach_zero_([parameter.grad for parameter in kept])
-        for parameter in {*parameters}.difference(kept):
-            parameter.grad = None
-
     def _with_gradient(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.parameters if parameter.grad is not None]
 
@@ -149,6 +140,17 @@ class Graphs:
                     used = [(p.grad, new) for p, new in zip(parameters, found, strict=True) if new is not None]
                     torch._foreach_add_(*map(list, zip(*used, strict=True)))
         return Recorded(batch, states.detach(), gradient, forward, backward)
+
+
+def clear_gradients(optimiser: torch.optim.Optimizer, graphs: Graphs | None) -> None:
+    """Make ready for the next step: gradients that graphs add to are cleared in place. All others are taken away, or
+    the optimiser would move a head that the next step does not use."""
+    kept = {parameter: parameter.grad for parameter in graphs._with_gradient()} if graphs else {}
+    optimiser.zero_grad()
+    for parameter, gradient in kept.items():
+        parameter.grad = gradient
+    if kept:  # none where the heads learn alone
+        torch._foreach_zero_(list(kept.values()))
 
 
 @contextmanager

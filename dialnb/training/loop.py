@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
-from dialnb.models.graphs import Graphs, can_replay, going_first
+from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
@@ -231,7 +231,7 @@ class _Run:
             group["lr"] = group["base"] * factor
             group["betas"] = (momentum, group["betas"][1])
         self.optimiser.step()
-        self.optimiser.zero_grad() if self.graphs is None else self.graphs.zero_grad(self.parameters)
+        clear_gradients(self.optimiser, self.graphs)
 
     # --- the whole run --------------------------------------------------------------------------------------------
 
