@@ -99,15 +99,26 @@ def cell_with(code: str) -> str:
     return f"{CELLS}.find(cell => ({CODE})(cell).includes({json.dumps(code)}))"
 
 
-def change_cell(browser: Browser, code: str, change: Callable[[str], str]) -> None:
-    """Type other code into a cell, run it, and wait until it is done."""
-    cell = cell_with(code)
-    old = browser.run(f"({CODE})({cell})")
-    browser.click(f"{cell}.querySelector('.cm-content')")
+def change_cell(browser: Browser, code: str, change: Callable[[str], str]) -> str:
+    """Type other code into a cell, run it, and wait until it is done; gives the cell as JavaScript, by its new code."""
+    cell, active = cell_with(code), "document.querySelector('.jp-Cell.jp-mod-active')"
+    new = change(browser.run(f"({CODE})({cell})"))
+    for _ in range(100):  # a page that is still being laid out may move away under the mouse
+        browser.click(f"{cell}.querySelector('.cm-content')")
+        if browser.run(f"{cell}.querySelector('.cm-content').contains(document.activeElement)"):
+            break
+        time.sleep(0.2)
+    else:
+        raise AssertionError(f"no click reaches the cell with {code!r}")
+    before = browser.run(f"{active}.querySelector('.jp-InputPrompt').textContent")
     browser.press("a", control=True)
-    browser.write(change(old))
+    browser.write(new)
+    browser.wait(f"({CODE})({active}) === {json.dumps(new)}", seconds=60)
     menu(browser, "Run", "Run Selected Cell")
-    browser.wait(f"!{RUNNING}")
+    changed = f"{CELLS}.find(cell => ({CODE})(cell) === {json.dumps(new)})"
+    prompt = f"{changed}.querySelector('.jp-InputPrompt').textContent"
+    browser.wait(f"{prompt} !== {json.dumps(before)} && !{RUNNING}")
+    return changed
 
 
 class Lab(NamedTuple):

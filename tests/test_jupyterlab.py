@@ -19,6 +19,7 @@ from jupyter_client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
 from jupyterlab_in_browser import (
+    CODE,
     SHOWN,
     assert_all_is_well,
     cell_with,
@@ -107,25 +108,26 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
     assert "stage train" in shown["progress"]
 
-    output_of = "cell => cell.querySelector('.jp-Cell-outputWrapper').innerText"
+    output_of = "cell => cell.querySelector('.jp-Cell-outputWrapper').textContent"
     before = browser.run(f"({output_of})({cell_with('temperature = 0.05')})")
-    change_cell(browser, "temperature = 0.05", lambda code: code.replace("0.05", "0.2"))
-    browser.wait(f"!!{cell_with('temperature = 0.2')}")  # JupyterLab may be laying out its cells anew
-    after = browser.run(f"({output_of})({cell_with('temperature = 0.2')})")
-    assert after and after != before, "the loss is another one at another temperature"
-    cosines = browser.run(f"[...{cell_with('temperature = 0.2')}.querySelectorAll('tbody tr')].map({COSINE})")
-    assert len(cosines) == 6 and all(-1 <= cosine <= 1 for cosine in cosines)
+    cell = change_cell(browser, "temperature = 0.05", lambda code: code.replace("0.05", "0.2"))
+    assert "temperature = 0.2" in browser.run(f"({CODE})({cell})")
+    browser.wait(f"{cell}.querySelectorAll('tbody tr').length === 6")  # outputs are shown a little after they are there
+    assert browser.run(f"({output_of})({cell})") != before, "the loss is another one at another temperature"
+    cosines = browser.run(f"[...{cell}.querySelectorAll('tbody tr')].map({COSINE})")
+    assert all(-1 <= cosine <= 1 for cosine in cosines)
 
-    change_cell(
+    cell = change_cell(
         browser, "trained = run.train(models, ahead=asked, beside=longer | others | points)", lambda code: OWN_MODEL
     )
-    said = browser.run(f"({output_of})({cell_with('def pull')})")
-    assert "stage train pull" in said and "done in" in said
-    change_cell(browser, "trained = dse.better_pooling(trained, pooled)", lambda code: OWN_TASK)
-    tables = browser.run(f"[...{cell_with('spread_of')}.querySelectorAll('table')].map(table => table.innerText)")
+    browser.wait(f"({output_of})({cell}).includes('done in')")
+    assert "stage train pull" in browser.run(f"({output_of})({cell})")
+    cell = change_cell(browser, "trained = dse.better_pooling(trained, pooled)", lambda code: OWN_TASK)
+    browser.wait(f"{cell}.querySelectorAll('table').length === 2")
+    tables = browser.run(f"[...{cell}.querySelectorAll('table')].map(table => table.textContent)")
     page_through(browser, "dse-changed")
     menu(browser, "Kernel", "Shut Down Kernel")
-    assert len(tables) == 2 and all("pull" in table and "DSE" in table for table in tables)
+    assert all("pull" in table and "DSE" in table for table in tables)
     assert browser.run(SHOWN)["errors"] == []
 
 
