@@ -171,12 +171,19 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
+_hashes: dict[tuple[int, ...], str] = {}
+
+
 def digest_of(content: str | bytes) -> str:
     """The sha256 of a text or of bytes."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file's bytes."""
+    """Hash of a file's bytes. Large ones are read again only if anything has happened to the file since."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        about = os.fstat(file.fileno())
+        state = about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns
+        if state not in _hashes or about.st_size < 2**20:
+            _hashes[state] = hashlib.file_digest(file, "sha256").hexdigest()
+        return _hashes[state]

@@ -7,10 +7,12 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
+import pandas as pd
+from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.claims.definitions import Claim
-from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
+from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, numbers_of, strata
 from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
@@ -140,8 +142,8 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
         places = [*keys, *REPEATED]
         known = rows[[*places, *MEASURED]]
         known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
-        known = _beside(known, floor, keys, "floor").dropna(subset=["floor"])
-        known = _beside(known, floor, [*keys, "unit"], "paired")
+        known = known.assign(floor=_beside(known, floor, keys)).dropna(subset=["floor"])
+        known = known.assign(paired=_beside(known, floor, [*keys, "unit"]))
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
@@ -155,10 +157,13 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
     return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
 
 
-def _beside(rows: DataFrame, floor: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """The rows with what a floor has on average where each was measured, NaN where it was not."""
-    means = floor.groupby(keys, as_index=False)["value"].mean()
-    return rows.merge(means.rename(columns={"value": name}), "left", keys)
+def _beside(rows: DataFrame, floor: DataFrame, keys: list[str]) -> ndarray:
+    """For each row what a floor has on average where it was measured, NaN where it was not."""
+    place = numbers_of(pd.concat([rows[keys], floor[keys]]), keys)
+    own, floors = place[: len(rows)], place[len(rows) :]
+    with np.errstate(invalid="ignore"):
+        means = np.bincount(floors, floor["value"], len(place)) / np.bincount(floors, minlength=len(place))
+    return means[own]
 
 
 def _number(value: float) -> str:

@@ -70,7 +70,7 @@ def differences(
 def minus(first: DataFrame, second: DataFrame) -> DataFrame:
     """The differences of measured values in the same place."""
     places = [*cell_names(first), *REPEATED]
-    place = _numbers(pd.concat([first[places], second[places]]), places)
+    place = numbers_of(pd.concat([first[places], second[places]]), places)
     found = pd.Index(place[len(first) :]).get_indexer(place[: len(first)])
     both, other = first[found >= 0], second.iloc[found[found >= 0]]
     value = both["value"] - other["value"].to_numpy()
@@ -88,11 +88,11 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     if long["value"].isna().any():
         raise Lacking("a value is missing")
     keys = cell_names(long)
-    cell = _numbers(long, keys)
+    cell = numbers_of(long, keys)
     if cells_are_units:
         table = long["value"].groupby([long["training"], cell]).mean().unstack().dropna()
         return [Stratum(table.to_numpy(), np.ones(table.shape[1]))]
-    test_set = _numbers(long, ["dataset"]) if "dataset" in keys else cell
+    test_set = numbers_of(long, ["dataset"]) if "dataset" in keys else cell
     tables = []
     for number in range(test_set.max() + 1):
         here = test_set == number
@@ -103,7 +103,7 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     return [_stratum(table.loc[trainings], *facts) for table, *facts in tables]
 
 
-def _numbers(frame: DataFrame, names: Sequence[str]) -> ndarray:
+def numbers_of(frame: DataFrame, names: Sequence[str]) -> ndarray:
     """A number for each row, the same where all these columns are, in order of appearance; quicker than a grouping."""
     numbers = np.zeros(len(frame), np.int64)
     for name in names:
@@ -116,7 +116,7 @@ def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame,
     """Means [training, unit] over the cells of one test set, or of each cell where they share no units, with the
     cluster of every unit, the weight and the variance of the mean."""
     own = pd.unique(cell)
-    whole = len(part) == len(own) * (_numbers(part, REPEATED).max() + 1)
+    whole = len(part) == len(own) * (numbers_of(part, REPEATED).max() + 1)
     found = []
     for group in [part] if whole else [part[cell == number] for number in own]:
         table = _means(group).dropna(axis=1)

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import gc
 import json
+import operator
 import typing
 import warnings
 from collections.abc import Callable, Iterable
@@ -25,6 +26,8 @@ FORMAT = 1
 
 fields = functools.cache(typing.get_type_hints)
 """The fields of a record with their types, in order."""
+cells_of = functools.cache(lambda record: operator.attrgetter(*fields(record)))
+"""The function that takes the fields of such a record, in order."""
 
 
 @functools.cache
@@ -32,11 +35,24 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
     """The function that makes a value of this type of plain lists; fields at the end may be missing."""
     if typing.get_origin(hint) is tuple:
         item = decoder(typing.get_args(hint)[0])
-        return lambda cells: tuple([item(cell) for cell in cells])
-    if dataclasses.is_dataclass(hint):
-        parts = [decoder(inner) for inner in fields(hint).values()]
-        return lambda cells: hint(*[part(cell) for part, cell in zip(parts, cells)])
-    return lambda cell: cell
+        return tuple if item is _as_it_is else lambda cells: tuple([item(cell) for cell in cells])
+    if not dataclasses.is_dataclass(hint):
+        return _as_it_is
+    parts = [decoder(inner) for inner in fields(hint).values()]
+    deep = [(place, part) for place, part in enumerate(parts) if part is not _as_it_is]
+
+    def build(cells: list) -> Any:
+        values = cells.copy()
+        for place, part in deep:
+            if place < len(cells):
+                values[place] = part(cells[place])
+        return hint(*values)
+
+    return build
+
+
+def _as_it_is(cell: Any) -> Any:
+    return cell
 
 
 def field_of(cells: Iterable[list], record: type, name: str) -> list:
@@ -100,7 +116,7 @@ def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | N
         raise DataError(
             f"a dataset holds one kind of record, but the reader gave {' and '.join(kinds) or 'no records'}"
         )
-    body = json.dumps(records, default=lambda record: [getattr(record, name) for name in fields(type(record))])
+    body = json.dumps(records, default=lambda record: cells_of(type(record))(record))
     head = {"kind": kinds[0], "skipped": skipped or {}, "fingerprint": fingerprint, "sha256": digest_of(body)}
     return f"{json.dumps(head)}\n{body}"
 

@@ -60,6 +60,7 @@ PATTERNS = {
     "ORDINAL": _ORDINAL,
     "CARDINAL": rf"(?!one\b){_NUMBER}|(?:a )?dozen",
 }
+COMPILED = {label: re.compile(rf"(?<![\w.$])(?:{pattern})(?!\w)") for label, pattern in PATTERNS.items()}
 AFTER_PREPOSITION = frozenset(("turkey", "jordan", "chad", "nice", "la", "mesa", "lima", "aurora", "phoenix", "mobile"))
 """Places whose names are words too: they count only after a preposition of place."""
 _PREPOSITIONS = frozenset(("in", "to", "from", "near", "of", "around", "visit", "visiting", "for"))
@@ -88,9 +89,8 @@ def rule_slots(text: str) -> tuple[Slot, ...]:
     if len(lowered) != len(text):  # a few letters grow when lowered, and the places would be wrong
         lowered = text
     spans = []
-    for label, pattern in PATTERNS.items():
-        for match in re.finditer(rf"(?<![\w.$])(?:{pattern})(?!\w)", lowered):
-            spans.append((*match.span(), label))
+    for label, pattern in COMPILED.items():
+        spans += [(*match.span(), label) for match in pattern.finditer(lowered)]
     spans += _listed(lowered)
     slots, end = [], 0
     for start, stop, label in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -102,13 +102,13 @@ def rule_slots(text: str) -> tuple[Slot, ...]:
 
 def _listed(text: str) -> Iterator[tuple[int, int, str]]:
     """Spans of names in the gazetteer, the longest at every word."""
-    names = gazetteer()
-    words = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
-    for i, (word, start, _) in enumerate(words):
+    names, found = gazetteer(), list(_TOKEN.finditer(text))
+    words = tuple(match.group() for match in found)
+    for i, word in enumerate(words):
         for n in range(min(LONGEST, len(words) - i), 0, -1):
-            label = names.get(tuple(w for w, _, _ in words[i : i + n]))
-            if label and (n > 1 or word not in AFTER_PREPOSITION or (i and words[i - 1][0] in _PREPOSITIONS)):
-                yield start, words[i + n - 1][2], label
+            label = names.get(words[i : i + n])
+            if label and (n > 1 or word not in AFTER_PREPOSITION or (i and words[i - 1] in _PREPOSITIONS)):
+                yield found[i].start(), found[i + n - 1].end(), label
                 break
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice, product, zip_longest
+from itertools import chain, islice, product
 
 import numpy as np
 from numpy import ndarray
@@ -58,7 +58,7 @@ def make_template(utterance: IntentUtterance, typed: bool = False) -> str:
     'fly to {SLOT}'
     """
     pieces, slots = cut_at_slots(utterance)
-    return _interleave(pieces, [f"{{{slot_type(slot.name)}}}" if typed else SYMBOL for slot in slots])
+    return _around(pieces) % tuple(f"{{{slot_type(slot.name)}}}" if typed else SYMBOL for slot in slots)
 
 
 def entity_book(utterances: Iterable[IntentUtterance]) -> EntityBook:
@@ -130,7 +130,8 @@ class Augmentation(Sequence[str]):
         fillings = islice(product(*options), MOST)
         if self.fill == "one_at_a_time":
             fillings = [(*own[:i], value, *own[i + 1 :]) for i, values in enumerate(options) for value in values]
-        return [_interleave(pieces, values) for values in dict.fromkeys([own, *fillings])]
+        template = _around(pieces)
+        return [template % values for values in dict.fromkeys([own, *fillings])]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -153,8 +154,9 @@ class Augmentation(Sequence[str]):
         }
 
 
-def _interleave(pieces: Sequence[str], between: Sequence[str]) -> str:
-    return "".join(chain.from_iterable(zip_longest(pieces, between, fillvalue="")))
+def _around(pieces: Sequence[str]) -> str:
+    """A format string that puts as many values between the pieces as fit there."""
+    return "%s".join(piece.replace("%", "%%") for piece in pieces)
 
 
 RULES = {

@@ -35,6 +35,8 @@ OFFLINE = {"DIALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE":
 GUIDE = "guide.md"
 """What a run writes where it has something to recommend; it is shown when the run ends."""
 HEARTBEAT_SECONDS = 20.0
+SAVED_EVERY = 5.0
+"""Seconds between two writes of a notebook that runs; papermill would write it at the start and end of every cell."""
 TRACEBACK_LINES = 15
 RESERVE, RESERVED = ".reserve", 2**18
 """A file, and its bytes, that makes room for the record of a run that filled the disk."""
@@ -250,6 +252,7 @@ class LineEngine(NBClientEngine):
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, variables: Mapping, **settings: Any) -> Any:
         """Execute the notebook; announce each code cell by the heading above it, and report while a long one runs."""
         begin, total, heading = nb_man.cell_start, len(nb_man.nb.cells), "Parameters"
+        save = nb_man.save
 
         def cell_start(cell: Any, cell_index: int, **extra: Any) -> None:
             nonlocal heading
@@ -259,9 +262,16 @@ class LineEngine(NBClientEngine):
                 settings["stdout_file"].announce(f"    cell {cell_index + 1}/{total}  {heading}")
             begin(cell, cell_index, **extra)
 
-        nb_man.cell_start = cell_start
+        def save_at_times(**extra: Any) -> None:
+            if (nb_man.now() - nb_man.last_save_time).total_seconds() > SAVED_EVERY:
+                save(**extra)
+
+        nb_man.cell_start, nb_man.save = cell_start, save_at_times
         kernel = type("Kernel", (OwnKernel,), {"variables": variables})
-        return super().execute_managed_notebook(nb_man, kernel_name, kernel_manager_class=kernel, **settings)
+        try:
+            return super().execute_managed_notebook(nb_man, kernel_name, kernel_manager_class=kernel, **settings)
+        finally:
+            nb_man.save = save
 
 
 papermill_engines.register(LineEngine.name, LineEngine)

@@ -152,9 +152,9 @@ def strip_addressees(dialogue: Dialogue) -> Dialogue:
     """Take away the ``nickname:`` that opens a message; it would give the right response away by name alone."""
     names, stripped = {item.speaker.lower() for item in dialogue.utterances}, []
     for item in dialogue.utterances:
-        text = OPENING.sub(lambda found: "" if found[1].lower() in names else found[0], item.text)
-        stripped.append(replace(item, text=text))
-    return replace(dialogue, utterances=tuple(item for item in stripped if item.text))
+        if text := OPENING.sub(lambda found: "" if found[1].lower() in names else found[0], item.text):
+            stripped.append(Utterance(item.speaker, text))
+    return replace(dialogue, utterances=tuple(stripped))
 
 
 def build_selection(conversations: Iterable[Dialogue], n_candidates: int, generator: np.random.Generator) -> Records:
