@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import math
@@ -439,3 +440,16 @@ def test_code_is_followed_once_inside_the_block_and_anew_after_it(monkeypatch):
     assert len(visited) == 1
     code_version(fingerprint)
     assert len(visited) == 2
+
+
+def test_a_large_file_is_hashed_again_once_it_changes(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(2**20))
+    first = sha256(path)
+    assert sha256(path) == first == hashlib.sha256(bytes(2**20)).hexdigest()
+    moved = path.rename(tmp_path / "elsewhere")
+    time.sleep(0.05)  # longer than a tick of the clock that stamps files
+    with moved.open("r+b") as file:
+        file.write(b"x")
+    os.utime(moved, (0, 0))  # a false date does not hide it
+    assert sha256(moved) == hashlib.sha256(b"x" + bytes(2**20 - 1)).hexdigest()
