@@ -153,9 +153,9 @@ def test_a_wrong_file_is_answered_with_a_sentence(tmp_path, text, said):
         ('{"utterances": "a|b", "label": "x"}\n{"utterances": 3, "label": "x"}\n', "line 2: .utterances. should be"),
         ('{"utterances": [3]}\n', "an utterance is a text or an object"),
         ('{"text": "hi"}\n{"Text": "you"}\n', "columns 'text' and 'Text'"),
-        ('{"text": "hi"}\n{"text": "half \\ud83d"}\n', r"line 2 should be .* can't encode character '\\ud83d'"),
+        ('{"text": "hi"}\n{"text": "half \\ud83d"}\n', "line 2 should be .*half a character"),
         ('{"text": "whole \\ud83d\\ude00"}\n{"text": 3, "slots": "x"}\n', "line 2: slots are written"),
-        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1 should be .*recursion"),
+        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1 should be .*nested too deeply"),
     ],
 )  # fmt: skip
 def test_wrong_json_lines_are_answered_with_a_sentence(tmp_path, text, said):

@@ -138,8 +138,9 @@ def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
                 if not isinstance(row, dict):
                     raise ValueError(line[:60])
             except (ValueError, RecursionError) as error:
+                plain = {UnicodeEncodeError: "it holds half a character", RecursionError: "it is nested too deeply"}
                 should = 'should be a JSON object such as {"text": "..."}'
-                raise DataError(f"{name} line {number} {should}: {error}") from error
+                raise DataError(f"{name} line {number} {should}: {plain.get(type(error), error)}") from error
             rows.append((number, row))
     return list(dict.fromkeys(key for _, row in rows for key in row)), rows
 
