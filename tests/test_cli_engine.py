@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import tiny
@@ -10,7 +11,8 @@ from test_examples_manipulations import groups
 
 from benchmarks import __main__ as benchmarks
 from dialnb.cli import main
-from dialnb.data.corpora import Conversation, write_corpus
+from dialnb.data import load
+from dialnb.data.corpora import Conversation, collection, conversations, sentences_of, write_corpus
 from dialnb.errors import DataError
 from dialnb.evaluation import bundled
 from dialnb.models.encoder import load_encoder
@@ -39,6 +41,24 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
     assert train(corpus, tmp_path / "out", "--option", "temperature=0.1", *started) == 0
     assert json.loads((tmp_path / "out" / "training.json").read_text())["objective"]["temperature"] == 0.1
     assert "| my shop | 24 | not in the registry |" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
+def test_a_recipe_trains_on_the_bundled_dialogues_without_a_network(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALNB_OFFLINE", "1")
+    monkeypatch.delenv("DIALNB_MIRROR", raising=False)
+    one = dict([next(iter(bundled.intent_sets().items()))])
+    monkeypatch.setattr(bundled, "intent_sets", lambda: one)
+    tiny.encoder().save(tmp_path / "start")
+    few = ["--cap", "60", "--set", "batch_size=4", "--set", "max_steps=1", "--encoder", str(tmp_path / "start")]
+    assert main(["train", recipe, "--corpus", "bundled", "-o", str(tmp_path / "out"), *few]) == 0
+    assert json.loads((tmp_path / "out" / "training.json").read_text())["steps"] == 1
+    assert re.search(r"\| bundled/SGD \| \d+ \| CC-BY-SA-4.0 \|", (tmp_path / "out" / "README.md").read_text())
+
+
+def test_the_bundled_collection_is_all_that_is_bundled():
+    texts = [dialogue.utterances for dialogue in conversations(collection("bundled"))]
+    assert texts == [sentences_of(record) for record in load("bundled/dialogues")]
 
 
 @pytest.mark.parametrize("recipe", ["DSE", "DSE 2-1", "TOD-BERT", "WMDC"])

@@ -447,7 +447,7 @@ def test_recommended_encoders_leave_the_run_with_their_scores(both):
 
 def test_the_command_trains_as_the_run_did(both, tmp_path, tmp_path_factory, monkeypatch):
     commands = json.loads((both / "run.json").read_text(encoding="utf-8"))["commands"]["as it comes"]
-    program, *words = shlex.split(commands["DSE"].replace("redistributable", "shop.csv"))
+    program, *words = shlex.split(commands["DSE"].replace("--corpus bundled", "--corpus shop.csv"))
     words[words.index("--encoder") + 1] = shared.small_encoder(tmp_path_factory)
     said = [f"{number},I want {word} please now" for number in (1, 2) for word in "abcdefgh"]
     (tmp_path / "shop.csv").write_text("\n".join(["dialogue,text", *said, ""]), encoding="utf-8")
