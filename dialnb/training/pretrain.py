@@ -42,12 +42,6 @@ ASKED = 2048  # texts in which an ELECTRA looks for replaced tokens at the end
 GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
 
 
-def pretraining_settings(shape: str) -> TrainingSettings:
-    """How an encoder of ``shape`` is pretrained."""
-    check_known("shape", shape, SHAPES)
-    return PRINTED[f"pretraining {shape}"]
-
-
 @dataclass(frozen=True)
 class PretrainingRecipe:
     """Everything that decides a pretrained encoder besides the text."""
