@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, check_known
@@ -160,5 +159,5 @@ def evaluate_adversarial_items(
                 found[f"Drop {recall}"] = found[f"Original {recall}"] - found[f"Adversarial {recall}"]
                 for name in (f"Original {recall}", f"Adversarial {recall}", f"Drop {recall}", "Adversarial first"):
                     items.append(DataFrame({"metric": name, "item": kept, "value": found[name]}))
-    means = pd.concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()
+    means = concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()
     return tidy_frame(rows), means.assign(protocol="paper", **shared)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pandas as pd
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
@@ -40,7 +39,7 @@ def intent_scores(encoder: SupportsEncode, sets: dict | None = None) -> DataFram
     """Tidy rows of 1- and 5-shot prototype accuracy, ten seeds, for each of the four datasets."""
     sets = sets or intent_sets()
     rows = [evaluate_prototypes(encoder, *parts, dataset=name) for name, parts in sets.items()]
-    return pd.concat(rows, ignore_index=True)
+    return concat(rows, ignore_index=True)
 
 
 def intent_summary(rows: DataFrame) -> DataFrame:

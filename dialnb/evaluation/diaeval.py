@@ -20,9 +20,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.datasets import named_data
@@ -190,7 +189,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
         found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
         rows.append(found.assign(n=len(groups)))
-    return pd.concat(rows, ignore_index=True)
+    return concat(rows, ignore_index=True)
 
 
 def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
@@ -264,7 +263,7 @@ def run_diaeval(
             progress(f"{test.name}: {dataset}")
             chosen = {name: limits[name] for name in test.settings}
             rows.append(test.function(encoder, records, dataset, **chosen).assign(table=test.table))
-            frame = pd.concat(rows, ignore_index=True)
+            frame = concat(rows, ignore_index=True)
             keep(frame)
     frame.attrs["not_run"] = missing
     return frame

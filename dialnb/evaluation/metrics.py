@@ -17,14 +17,15 @@ from numpy import ndarray
 from pandas import DataFrame, concat
 
 from dialnb.errors import DataError
+from dialnb.files import Fields, Values
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
-Scores = Iterator[tuple[Mapping[str, float], dict[str, Any]]]
+Scores = Iterator[tuple[Mapping[str, float], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
 
-def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[dict[str, Any]]:
+def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[Values]:
     """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric.
 
     The settings are task, dataset, protocol, seed where it is not 0, and whatever else tells rows apart.
@@ -36,7 +37,7 @@ def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **sett
     return rows
 
 
-def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def tidy_frame(rows: Iterable[Fields]) -> DataFrame:
     """A data frame of rows: the seven fixed columns first, setting columns in order of appearance."""
     frame = DataFrame(list(rows))
     settings = [column for column in frame.columns if column not in COLUMNS]

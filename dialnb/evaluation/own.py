@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import torch
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup
@@ -76,7 +75,7 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
             if len(set(parts[0].column("intent"))) < 2:
                 raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
             rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
-            return pd.concat(rows, ignore_index=True)
+            return concat(rows, ignore_index=True)
         case "Dialogue" | "SelectionGroup" as kind:
             lists = _next_utterances(records) if kind == "Dialogue" else list(records)
             return selection_rows(cosine_scorer(once)(lists), [each.labels for each in lists], dataset=name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
+from numpy import ndarray
+from pandas import DataFrame
 
 from dialnb.errors import DataError, DialnbError, check_known
 from dialnb.evaluation.geometry import neighbourhood_preservation
@@ -13,8 +14,8 @@ METHODS = {"tsne": "t-SNE", "umap": "UMAP"}
 
 
 def project(
-    vectors: np.ndarray, method: str = "tsne", *, seed: int, perplexity: float = 30, neighbours: int = 10
-) -> pd.DataFrame:
+    vectors: ndarray, method: str = "tsne", *, seed: int, perplexity: float = 30, neighbours: int = 10
+) -> DataFrame:
     """One row per vector: x, y, the method, and the neighbourhood preservation of the whole picture (same in each row).
 
     Cosine geometry: vectors are normalised first. Both methods start from the principal components, run on one thread
@@ -38,11 +39,11 @@ def project(
         points = normalise(points)
         places = (_tsne if method == "tsne" else _umap)(points, _principal(points), seed, perplexity)
         kept = neighbourhood_preservation(points, places, neighbours)
-    frame = pd.DataFrame(places.astype(np.float64), columns=["x", "y"])
+    frame = DataFrame(places.astype(np.float64), columns=["x", "y"])
     return frame.assign(method=METHODS[method], preservation=kept)
 
 
-def _principal(points: np.ndarray) -> np.ndarray:
+def _principal(points: ndarray) -> ndarray:
     """The first two principal components, tiny (as t-SNE wants its start) and with settled signs."""
     centred = points - points.mean(0)
     directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
@@ -51,13 +52,13 @@ def _principal(points: np.ndarray) -> np.ndarray:
     return (start * (1e-4 / max(float(start[:, 0].std()), 1e-12))).astype(np.float32)
 
 
-def _tsne(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
+def _tsne(points: ndarray, start: ndarray, seed: int, perplexity: float) -> ndarray:
     from sklearn.manifold import TSNE
 
     return TSNE(perplexity=perplexity, init=start, random_state=seed, n_jobs=1).fit_transform(points)
 
 
-def _umap(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
+def _umap(points: ndarray, start: ndarray, seed: int, perplexity: float) -> ndarray:
     """UMAP by its two steps, on exact neighbours: its own search for them takes longest to compile."""
     try:
         from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding

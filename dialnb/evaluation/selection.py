@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy import ndarray
 from scipy import sparse
+from torch import Tensor
 from torch.nn import functional
 
 from dialnb.data.records import QuestionAnswer, SelectionGroup
@@ -165,7 +166,7 @@ def selection_rows(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[
         yield values, {"protocol": protocol, "ties": ties, **counts}
 
 
-def response_loss(queries: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+def response_loss(queries: Tensor, responses: Tensor) -> Tensor:
     """Cross-entropy of raw dot products from each query to the responses of the batch, one direction (DSE's code)."""
     scores = (queries @ responses.T).float()
     return functional.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
@@ -206,7 +207,7 @@ def finetune_responses(
         split = response_split(len(train), k, seed, validation=size)
         model = encoder.clone()
 
-        def loss(batch: ndarray, model=model, split=split) -> torch.Tensor:
+        def loss(batch: ndarray, model=model, split=split) -> Tensor:
             return response_loss(*(model.embed(chosen(side, split.train[batch])) for side in pools[0][:2]))
 
         def validate(model=model, split=split) -> float:

@@ -12,6 +12,7 @@ from scipy import sparse
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
 from dialnb.evaluation.foreign import as_encoder
+from dialnb.files import Values
 from dialnb.tokens import Numbers
 
 BLOCK_ELEMENTS = 1 << 26
@@ -135,8 +136,8 @@ def listed_scores(
     asked: Sequence[str],
     listed: Sequence[str],
     sizes: Sequence[int],
-    query_settings: dict[str, Any],
-    settings: dict[str, Any],
+    query_settings: Values,
+    settings: Values,
 ) -> ndarray:
     """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
     vectors of its own for what is asked (``asking``), their dot product."""

@@ -5,8 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from pandas import DataFrame
+from pandas import DataFrame, Series, concat
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
@@ -174,21 +173,21 @@ class Space:
     ) -> SpaceMap:
         planes = [self._plane(method, projection) for method in methods for projection in projections]
         title = f"What people ask, seen by {' and '.join(methods)}"
-        return SpaceMap(pd.concat(planes, ignore_index=True), colours, title)
+        return SpaceMap(concat(planes, ignore_index=True), colours, title)
 
     def _plane(self, method: str, projection: str) -> DataFrame:
         """All points on a plane, with what a map says of them; made once."""
         if (method, projection) not in self._planes:
-            placed = pd.DataFrame(self.placed_well)
+            placed = DataFrame(self.placed_well)
             raw, trained = placed[RAW], placed.drop(columns=RAW)
-            label = pd.Series("right for none", placed.index)
+            label = Series("right for none", placed.index)
             label[raw] = "right for raw, not for all"
             label[~raw & trained.any(axis=1)] = "right for trained ones only"
             label[placed.all(axis=1)] = "right for all"
             names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
             right = [f"\nnearest is right for: {name}" for name in names]
             marked = self.utterances.assign(method=label, right=right)
-            points = pd.concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
+            points = concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
             points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
             vectors = self.encoders[method].encode(points["text"].tolist())
             plane = project(vectors, projection, seed=self.seed).drop(columns="method")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from dialnb.errors import DataError
@@ -22,7 +23,7 @@ class WordVectors:
     def __init__(self, encoder) -> None:
         self.encoder = encoder
 
-    def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> ndarray:
         """Vectors ``[n, width of the word table]``; a text without words is the zero vector."""
         tokens = self.encoder.tokenize(texts, max_length)
         table = self.encoder.transformer.get_input_embeddings().weight.detach().float().cpu().numpy()
@@ -39,10 +40,10 @@ class Transformed:
     As in the papers, the transformation is fitted on the very sentences that are encoded together.
     """
 
-    def __init__(self, encoder, transform: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(self, encoder, transform: Callable[[ndarray], ndarray]) -> None:
         self.encoder, self.transform = encoder, transform
 
-    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
         return self.transform(self.encoder.encode(texts, **settings))
 
 
@@ -85,7 +86,7 @@ class Flow(nn.Module):
         return x, total
 
 
-def flow(vectors: np.ndarray, steps: int = 200, seed: int = 0) -> np.ndarray:
+def flow(vectors: ndarray, steps: int = 200, seed: int = 0) -> ndarray:
     """The flow baseline: standardise ``vectors``, fit a :class:`Flow` to them by maximum likelihood, and apply it.
 
     The encoder is not touched, as in BERT-flow.

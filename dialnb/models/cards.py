@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import pandas as pd
 from jinja2 import Template
+from pandas import DataFrame
 
 from dialnb.data.corpora import Conversation
 from dialnb.data.sources import load_registry
 
 
-def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: pd.DataFrame, facts) -> str:
+def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: DataFrame, facts) -> str:
     """The card of an encoder trained by one of the papers' recipes."""
     name, start, settings = recipe
     what = f"Trained by the {name} recipe from the encoder `{start}` with dialnb. {encoder.pooling.title()} pooling."
     return card(encoder, what, dialogues, asdict(settings), result, summary, facts)
 
 
-def card(encoder, what: str, dialogues, settings: dict, result, summary: pd.DataFrame, facts: dict) -> str:
+def card(encoder, what: str, dialogues, settings: dict, result, summary: DataFrame, facts: dict) -> str:
     """The card of an encoder that is ``what`` it says."""
     counts = Counter()
     for dialogue in dialogues:

@@ -18,7 +18,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import make_folder, sha256
+from dialnb.files import Values, make_folder, sha256
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
@@ -77,7 +77,7 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
         module = {"idx": number, "name": str(number), "path": f"{number}_{kind}" if number else ""}
         modules.append(module | {"type": f"sentence_transformers.models.{kind}"})
-    prompts: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}}
+    prompts: Values = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
     pooling = {flag: encoder.pooling == name for flag, name in FLAGS.items()}
@@ -100,7 +100,7 @@ def _stored(transformer, dtype: torch.dtype | None) -> dict[str, Tensor]:
     return tensors
 
 
-def read_readout(folder: Path, pooling: str | None = None) -> tuple[dict[str, Any], bool]:
+def read_readout(folder: Path, pooling: str | None = None) -> tuple[Values, bool]:
     """What a folder says in the files of sentence-transformers, as an `Encoder` takes it, and whether it wants texts in
     lower case; what dialnb cannot do is refused.
 

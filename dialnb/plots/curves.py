@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from dialnb.plots.style import (
     COLUMN,
@@ -109,7 +108,7 @@ def _line(axes: Axes, rows: DataFrame, x: str, look: dict) -> bool:
     return len(banded) > 0
 
 
-def _mark_settings(axes: Axes, settings: pd.Series, log_x: bool) -> None:
+def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
     """Name every setting on the axis, where they are few."""
     ticks = np.unique(settings.dropna())
     axes.grid(axis="y")

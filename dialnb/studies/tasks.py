@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.records import QuestionAnswer
@@ -71,17 +71,13 @@ def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
 # --- without training -------------------------------------------------------------------------------------------------
 
 
-def intents_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
+def intents_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> DataFrame:
     """T2: few-shot prototypes, with the code's prototypes and with re-normalised ones."""
     parts, forms = train_and_test(records, limit), ("code", "cosine")
     return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
 
 
-def poolings_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
+def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> DataFrame:
     """Few-shot prototypes read with the mean and with the first token, on development (if any) and test utterances."""
     found = []
     for split in ("dev", "test"):
@@ -91,7 +87,7 @@ def poolings_of(
                 encoder, known, asked, dataset=dataset, shots=shots, seeds=seeds, pooling=pooling
             )
             found.append(rows.assign(pooling=pooling, split=split))
-    return pd.concat(found, ignore_index=True)
+    return concat(found, ignore_index=True)
 
 
 def scope_of(
@@ -101,7 +97,7 @@ def scope_of(
     limit: int | None,
     shots,
     seeds,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
     train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)
     return evaluate_scope(encoder, train, test, dataset=dataset, shots=shots, seeds=seeds)
@@ -112,7 +108,7 @@ def blocks_of(
     records: Dataset,
     dataset: str,
     questions: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T4, left: the answer to a question among the 100 of its block, over three shuffles."""
     return evaluate_blocks(encoder, question_answers(records, questions), dataset=dataset)
 
@@ -122,10 +118,10 @@ def candidates_of(
     records: Dataset,
     dataset: str,
     groups: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
     chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
-    return pd.concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
+    return concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
 
 
 def nli_of(
@@ -133,14 +129,14 @@ def nli_of(
     records: Dataset,
     dataset: str,
     limit: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """X1: is the entailed sentence closer than the contradicting one?"""
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
 
 def guessed_intents_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds=(), finetune_seeds=(), **_
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T2 and T7: an intent drawn blindly, in every draw of the few examples."""
     train, test = train_and_test(records, limit)
     value = {"Accuracy": 100 / len({example.intent for example in train})}
@@ -148,9 +144,7 @@ def guessed_intents_of(
     return for_all(tidy_frame(rows), protocol=("code", "paper"), shots=shots, seed=seeds or finetune_seeds)
 
 
-def rejected_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
+def rejected_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> DataFrame:
     """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
     test = thin(records.filter(split="test"), limit)
     labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
@@ -161,7 +155,7 @@ def rejected_of(
 
 def worded_selection_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds, **_
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T9: the same pairs in the same blocks, ranked by shared words."""
     _, test = learned_and_ranked(records, questions)
     rows = evaluate_blocks(encoder, test, dataset=dataset, seeds=(0,)).assign(protocol="code")
@@ -170,13 +164,13 @@ def worded_selection_of(
 
 def majority_actions_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds, **rest
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T5: the most frequent combination of acts of the training set, however few examples models see."""
     rows = []
     for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in rest.get("all_turns", ())):
         answers = majority_rows(train, test, dataset=dataset, acts=acts, task="action tagging")
         rows.append(answers.assign(protocol=protocol))
-    return for_all(pd.concat(rows), shots=action_shots, seed=action_seeds)
+    return for_all(concat(rows), shots=action_shots, seed=action_seeds)
 
 
 # --- fine-tuned -------------------------------------------------------------------------------------------------------
@@ -191,7 +185,7 @@ def actions_of(
     action_seeds,
     action_rate: float = 1.0,
     all_turns: Sequence[str] = (),
-) -> pd.DataFrame:
+) -> DataFrame:
     """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
 
     Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1. Of the
@@ -202,7 +196,7 @@ def actions_of(
     for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in all_turns):
         tagged = finetune_actions(encoder, train, test, dataset=dataset, acts=acts, **options)
         rows.append(tagged.assign(protocol=protocol))
-    return pd.concat(rows)
+    return concat(rows)
 
 
 def tagging_parts(records: Dataset, dataset: str, limit: int | None, every: bool = False) -> Iterator[tuple]:
@@ -224,7 +218,7 @@ def finetuned_intents_of(
     shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T7: a classifier on a few examples of each intent."""
     options = {
         "dataset": dataset,
@@ -243,7 +237,7 @@ def finetuned_selection_of(
     response_shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T9: 500 or 1000 pairs to learn from, disjoint from those that are ranked."""
     recipe = RESPONSES.times(finetune_rate)
     options = {"dataset": dataset, "shots": response_shots, "seeds": finetune_seeds, "recipe": recipe}
