@@ -4,8 +4,6 @@ DSE tags the acts of a system utterance that is part of the input, after few-sho
 acts of the next utterance of either speaker from the history, with a linear layer on a frozen encoder and all data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Beyond the paper there are harder ones (``KINDS``): the last utterance of the co
 with the true response, and a random one in other words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A quick score for any encoder: few-shot intent classification on the four bundled datasets of DSE's Table 2."""
 
-from __future__ import annotations
-
 from pandas import DataFrame, concat
 
 from dialnb.data import Dataset, load

@@ -12,8 +12,6 @@ the score, their spread its interval, and two encoders can be compared group by 
 >>> diaeval_summary(rows)                                                                       # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ as the models do: :class:`Lexical` reads the same word pieces, cut in the same p
 their rows carry the names of `FLOORS` as ``model`` and are otherwise those of a model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Intent classification: prototypes (DSE), nearest neighbours (TaDSE) and few-shot fine-tuning (DSE)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 

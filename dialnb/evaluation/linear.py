@@ -4,8 +4,6 @@ Whitening on the training vectors makes the penalty blind to the encoder's coord
 vectors changes no prediction, so that a probe compares what vectors hold and not how they are scaled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ R_n@k family of response selection (R_n@k, MRR, MAP, P@1 over labelled candidate
 prints them. A row is one measured value: task, dataset, metric, protocol, seed, value, n, then setting columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature

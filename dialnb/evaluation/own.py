@@ -1,7 +1,5 @@
 """A score for one's own data: the evaluator that fits what a file holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Embedding spaces on paper: seeded t-SNE and UMAP, each with a number that says how far the picture can be trusted."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import ndarray
 from pandas import DataFrame

@@ -11,8 +11,6 @@ Three protocols, which differ in what the threshold may see:
 Rows of protocol ``floor`` are the two trivial detectors: always reject, and never reject.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

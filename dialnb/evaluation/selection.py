@@ -4,8 +4,6 @@ Ties count against the true response. Where file order decides instead (the pape
 beside it as ``ties="file"``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """From texts to vectors, and large products of vectors in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 

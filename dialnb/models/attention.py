@@ -10,8 +10,6 @@ Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probab
   than 32 tokens: fine-tuning at 128 kept the host busy for minutes and the GPU idle, most likely compiling ``short``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -4,8 +4,6 @@
 >>> flowing = Transformed(encoder, flow)                                 # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

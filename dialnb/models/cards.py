@@ -1,7 +1,5 @@
 """Model cards: what an encoder was made from, how, under which licences, and how it scores."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

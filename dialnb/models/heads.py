@@ -1,7 +1,5 @@
 """What objectives put on top of the encoder while training, and drop afterwards."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -6,8 +6,6 @@ layers is compiled; weights stay in float32 and are cast on use, so ``dtype=torc
 float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cache, partial

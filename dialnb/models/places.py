@@ -4,8 +4,6 @@ Encoders with known bytes (`dialnb data list`) are checked against them wherever
 the hub by its own client, or from a mirror folder, where the files of FILES are looked for.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A folder says how a text becomes one vector (length, prompt, pooling, normalisat
 sentence-transformers, and in ``hashes.json`` what its own files are.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ A corpus has the evaluation sets that its models are scored on: JDDC's dialogues
 ECD, of the same language and trade, are scored on JDDC too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -2,8 +2,6 @@
 the drawing of pairs, counts, and the four scores after every epoch. Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

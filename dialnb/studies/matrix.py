@@ -9,8 +9,6 @@ test items that are the same for every method. Their mean is the score. Methods 
 the page of advice is written by `dialnb.studies.matrix_guide`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -7,8 +7,6 @@ critical difference cannot be told from it. Intervals are over trainings and tes
 none to show, and test units alone decide.
 """
 
-from __future__ import annotations
-
 from math import isnan
 
 import numpy as np

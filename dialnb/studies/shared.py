@@ -1,7 +1,5 @@
 """What several studies have in common: names of rows, rows of counts, the shape of a space, a batch as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec

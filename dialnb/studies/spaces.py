@@ -1,7 +1,5 @@
 """Embedding spaces as DSE's figures look at them: projections with coordinates, clusters, the shape of a space."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@ neighbours, semantic compression, the shape of the space, and counts of its data
 notebook.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

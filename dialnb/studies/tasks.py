@@ -1,7 +1,5 @@
 """The tasks that DSE's tables ask of an encoder: records of one dataset in, tidy rows out; each is a stage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 

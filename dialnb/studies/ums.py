@@ -2,8 +2,6 @@
 profile, what a selector is asked, the special tokens, the drawings. Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

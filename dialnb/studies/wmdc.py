@@ -3,8 +3,6 @@ Learning Approach): its models in a profile, counts of corpora and benchmark, sc
 Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Everything random in a step is a function of (seed, step, process, chunk), so th
 random generator and of the data position; weights, optimiser moments and the curve are stored beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -7,8 +7,6 @@
 - Randomness of a step depends on (seed, step, process, chunk) alone, so resuming needs only the step number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The objectives of the papers as modules: heads plus one of the pure functions in ``dialnb.losses``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature

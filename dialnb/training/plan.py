@@ -1,7 +1,5 @@
 """Which rows each step sees: a pure function of (seed, step), so that a run can stop anywhere and go on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -2,8 +2,6 @@
 detection (ELECTRA). The same few lines make the bundled ``mini``, the larger ``small`` and a Chinese one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

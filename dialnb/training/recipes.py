@@ -5,8 +5,6 @@ theirs from it. The printed hyperparameters are for BERT-base on 8 GPUs for hour
 that move them. Both are recorded with every run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What a training run is made of, apart from data and objective; and the learning-rate schedules of the papers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from importlib.resources import files
