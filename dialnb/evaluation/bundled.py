@@ -6,7 +6,7 @@ from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
 from dialnb.evaluation.intervals import student_half
-from dialnb.evaluation.vectors import SupportsEncode
+from dialnb.evaluation.vectors import Examples, SupportsEncode
 from dialnb.examples.readings import thin
 
 INTENT_SETS = {
@@ -17,9 +17,7 @@ INTENT_SETS = {
 }
 
 
-def train_and_test(
-    records: Dataset, limit: int | None = None, split: str = "test"
-) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+def train_and_test(records: Dataset, limit: int | None = None, split: str = "test") -> tuple[Examples, Examples]:
     """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
     parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
     for record in records.filter(split=tuple(parts)):

@@ -28,7 +28,7 @@ from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores
+from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, top_accuracy
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
@@ -152,11 +152,7 @@ def evaluate_inference(
     mark = f" {separator_of(encoder)} "
     texts = [[mark.join(item.utterances) for item in items] for items in splits]
     _, ids = label_ids(*([item.label for item in items] for items in splits))
-
-    def score(logits: ndarray, labels: ndarray) -> float:
-        return accuracy(logits.argmax(1), labels)
-
-    logits, settings = probe_texts(encoder, texts, ids, score, 256)
+    logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256)
     groups = np.zeros(len(test), np.int64) if groups is None else groups
     yield from _answer_scores(logits.argmax(1), ids[2], groups, **settings)
     majority = np.full(len(test), np.bincount(ids[0]).argmax())

@@ -19,6 +19,8 @@ from dialnb.files import Fields, Values
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
+Score = Callable[[ndarray, ndarray], float]
+"""A validation metric: of logits and targets."""
 Scores = Iterator[tuple[Mapping[str, float], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
@@ -107,6 +109,11 @@ def accuracy(predictions: ndarray, labels: ndarray) -> float:
     if not len(labels):
         raise DataError("accuracy needs at least one test item, found none")
     return 100 * float(np.mean(predictions == labels))
+
+
+def top_accuracy(logits: ndarray, labels: ndarray) -> float:
+    """Share of items whose largest logit is that of their label, in percent."""
+    return accuracy(logits.argmax(1), labels)
 
 
 def f1_scores(labels: ndarray, predictions: ndarray) -> dict[str, float]:

@@ -25,7 +25,8 @@ from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
 
 Pairs = Sequence[QuestionAnswer]
-Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
+Groups = Sequence[SelectionGroup]
+Scorer = Callable[[Groups], Sequence[Sequence[float]]]
 PROTOCOLS: dict[Ties, str] = {"against": "paper", "file": "code"}
 
 
@@ -70,7 +71,7 @@ def evaluate_blocks(
 @evaluator("response selection")
 def evaluate_candidates(
     encoder: SupportsEncode,
-    groups: Sequence[SelectionGroup],
+    groups: Groups,
     *,
     protocol: Literal["paper", "code"] = "paper",
     response_length: int = 32,
@@ -106,7 +107,7 @@ def cosine_scorer(
 ) -> Scorer:
     """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
 
-    def score(groups: Sequence[SelectionGroup]) -> list[list[float]]:
+    def score(groups: Groups) -> list[list[float]]:
         contexts = [" ".join(" ".join(group.context).split()) for group in groups]
         sizes = [len(group.candidates) for group in groups]
         listed = [text for group in groups for text in group.candidates]
@@ -139,7 +140,7 @@ class ScoreOnce:
         self.scorer = scorer
         self.known = {}
 
-    def __call__(self, groups: Sequence[SelectionGroup]) -> list[list[float]]:
+    def __call__(self, groups: Groups) -> list[list[float]]:
         new = {}
         for group in groups:
             for text in group.candidates:
@@ -192,12 +193,9 @@ def finetune_responses(
         *sides, texts = _sides(pairs)
         pools.append([*(encoder.tokenize(side, max_length=recipe.max_length) for side in sides), texts])
 
-    def chosen(side: Sequence, rows: ndarray) -> list:
-        return [side[row] for row in rows]
-
     def scores(model: Any, pool: list, blocks: ndarray) -> dict[str, float]:
         rows = blocks.ravel()
-        queries, responses = (in_batches(model.embed, chosen(side, rows)) for side in pool[:2])
+        queries, responses = (in_batches(model.embed, side[rows]) for side in pool[:2])
         return top_k(block_ranks(queries, responses, np.arange(blocks.size).reshape(blocks.shape), pool[2][rows]))
 
     blocks = response_blocks(len(test), size)
@@ -206,7 +204,7 @@ def finetune_responses(
         model = encoder.clone()
 
         def loss(batch: ndarray, model=model, split=split) -> Tensor:
-            return response_loss(*(model.embed(chosen(side, split.train[batch])) for side in pools[0][:2]))
+            return response_loss(*(model.embed(side[split.train[batch]]) for side in pools[0][:2]))
 
         def validate(model=model, split=split) -> float:
             return sum(scores(model, pools[0], split.validation[None]).values())

@@ -33,13 +33,12 @@ class EncodeOnce:
             self.asking = encoder.asking
 
     def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
+        if not len(texts):
+            return self.encoder.encode([], **settings)
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new or not len(texts):
-            vectors = self.encoder.encode(new, **settings)
-            known.update(zip(new, vectors))
-        if not len(texts):
-            return vectors
+        if new:
+            known.update(zip(new, self.encoder.encode(new, **settings)))
         rows = [known[text] for text in texts]
         return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows)
 
@@ -60,9 +59,9 @@ def encode_unique(
     return vectors, rows
 
 
-def encode(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> ndarray:
+def encode(encoder: SupportsEncode, texts: Sequence[str], max_length: int = 64, **settings: Any) -> ndarray:
     """One vector per text, in order (each distinct text is encoded once)."""
-    vectors, rows = encode_unique(encoder, texts, **settings)
+    vectors, rows = encode_unique(encoder, texts, max_length=max_length, **settings)
     return vectors[rows]
 
 
