@@ -48,11 +48,11 @@ class Transformed:
 class Coupling(nn.Module):
     """Affine coupling: one half of the (shuffled) dimensions scales and shifts the other half; Glow and RealNVP."""
 
-    def __init__(self, dim: int, generator: torch.Generator, hidden: int = 128) -> None:
+    def __init__(self, dim: int, generator: torch.Generator) -> None:
         super().__init__()
         self.register_buffer("order", torch.randperm(dim, generator=generator))
         self.kept = dim // 2
-        self.net = nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (dim - self.kept)))
+        self.net = nn.Sequential(nn.Linear(self.kept, 128), nn.ReLU(), nn.Linear(128, 2 * (dim - self.kept)))
         nn.init.normal_(self.net[0].weight, std=self.kept**-0.5, generator=generator)
         for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
             nn.init.zeros_(parameter)

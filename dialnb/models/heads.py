@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def contrastive_head(dim: int, out: int = 128) -> nn.Module:
+def contrastive_head(dim: int) -> nn.Module:
     """DSE's head: Linear(d, d), ReLU, Linear(d, 128), both without bias."""
-    return nn.Sequential(nn.Linear(dim, dim, bias=False), nn.ReLU(), nn.Linear(dim, out, bias=False))
+    return nn.Sequential(nn.Linear(dim, dim, bias=False), nn.ReLU(), nn.Linear(dim, 128, bias=False))
 
 
 def tanh_head(dim: int) -> nn.Module:
@@ -18,11 +18,11 @@ def tanh_head(dim: int) -> nn.Module:
 class WordHead(nn.Module):
     """Masked-language-model head: Linear, GELU, LayerNorm, then the word table as output layer (tied), plus a bias."""
 
-    def __init__(self, dim: int, vocabulary: int, width: int | None = None, eps: float = 1e-12) -> None:
+    def __init__(self, dim: int, vocabulary: int, width: int | None = None) -> None:
         super().__init__()
         width = width or dim
         self.dense = nn.Linear(dim, width)
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)

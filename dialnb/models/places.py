@@ -98,7 +98,7 @@ def fetch_encoder(name: str | Path) -> Place:
         return place
     store = default_store()
     files = source.files if is_pinned(source) else [file for file in source.files if store.has(source, file)]
-    upstream = place.kind == "hub" and not store.offline and hub_answers()
+    upstream = place.kind == "hub" and can_ask_hub()
     try:
         store.fetch(source, [file.key for file in files], upstream)
     except Offline as error:

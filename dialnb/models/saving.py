@@ -16,7 +16,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import Values, make_folder, sha256
+from dialnb.files import Values, make_folder, sha256, write_json
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
@@ -80,10 +80,10 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
     pooling = {flag: encoder.pooling == name for flag, name in FLAGS.items()}
     (folder / POOLING).parent.mkdir()
-    _json(folder / POOLING, {"word_embedding_dimension": encoder.dim, **pooling, "include_prompt": True})
-    _json(folder / MODULES, modules)
-    _json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
-    _json(folder / PROMPTS, prompts)
+    write_json(folder / POOLING, {"word_embedding_dimension": encoder.dim, **pooling, "include_prompt": True})
+    write_json(folder / MODULES, modules)
+    write_json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
+    write_json(folder / PROMPTS, prompts)
     (folder / CARD).write_text(card or _plain_card(encoder), encoding="utf-8")
     seal(folder)
 
@@ -159,7 +159,7 @@ def seal(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in (HASHES, CARD):
             hashes[path.relative_to(folder).as_posix()] = sha256(path)
-    _json(folder / HASHES, hashes)
+    write_json(folder / HASHES, hashes)
 
 
 def check_seal(folder: Path) -> None:
@@ -206,7 +206,3 @@ def _read(path: Path, kind: type) -> Any:
         words = {dict: "an object", list: "a list", str: "a text"}
         raise DataError(f"{path} holds {words.get(type(value), 'a number')}, expected {words[kind]}")
     return value
-
-
-def _json(path: Path, value) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
