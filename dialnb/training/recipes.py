@@ -149,11 +149,11 @@ def _contexts(encoder, dialogues: Talks, cache: Path | None = None) -> MaskedPai
 
 _hard_negatives = _sized(PairObjective, loss="hard_negative")
 _simcse = _sized(PairObjective, loss="nt_xent", head="tanh", pooling="cls")
-_contrast = _sized(PairObjective, loss="response_contrastive", head="none", pooling="cls")
 
 
 def _contrast_and_words(encoder: Encoder, **options) -> Objective:
-    return Sum(contrast=_contrast(encoder, **options), words=MaskedLanguageModel(encoder))
+    contrast = {"loss": "response_contrastive", "head": "none", "pooling": "cls"} | options
+    return Sum(contrast=PairObjective(encoder.dim, **contrast), words=MaskedLanguageModel(encoder))
 
 
 # --- masked words -----------------------------------------------------------------------------------------------------
