@@ -132,7 +132,7 @@ def test_each_baseline_may_have_a_rate_and_steps_of_its_own(corpus):
 
 def test_a_model_is_read_with_the_pooling_that_development_data_prefer():
     records = load("bundled/CLINC150", "full")
-    rows = tasks.poolings_of(tiny.encoder(), records, "CLINC150", 60, (1,), (0,))
+    rows = tasks.poolings_of(tiny.encoder(), records, "CLINC150", 60, shots=(1,), seeds=(0,))
     assert set(zip(rows["split"], rows["pooling"])) == {(a, b) for a in ("dev", "test") for b in ("mean", "cls")}
     assert set(tasks.poolings_of(tiny.encoder(), load("bundled/SNIPS", "dse"), "S", 60, (1,), (0,))["split"]) == {
         "test"

@@ -147,18 +147,13 @@ def rebuilt(run, name: str) -> list[RetrievalQuery]:
     return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
 
-def rebuild(
-    records: Dataset,
-    size: int,
-    act: str,
-    seed: int = 24,
-) -> list[RetrievalQuery]:
+def rebuild(records: Dataset, size: int, act: str) -> list[RetrievalQuery]:
     """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
     dialogues = []
     for dialogue in records:
         said = tuple(utterance for utterance in dialogue.utterances if act in ("", *utterance.acts))
         dialogues.append(replace(dialogue, utterances=said))
-    return build_retrieval(labelled_utterances(dialogues), size, seed=seed)
+    return build_retrieval(labelled_utterances(dialogues), size, seed=24)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------

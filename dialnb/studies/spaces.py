@@ -25,15 +25,11 @@ def sample_intents(
     seed: int,
 ) -> list[IntentUtterance]:
     """``points`` test utterances of each of ``intents`` classes drawn by ``seed``, then out-of-scope ones."""
-    by_intent: dict[str, list[IntentUtterance]] = {"oos": []}
-    for record in records.filter(split="test"):
-        by_intent.setdefault(record.intent, []).append(record)
-    others = by_intent.pop("oos")
-    labels = sorted(by_intent)
-    kept = []
+    test, kept = records.filter(split="test"), []
+    labels = sorted({*test.column("intent")} - {"oos"})
     for place in np.random.default_rng(seed).choice(len(labels), min(intents, len(labels)), False):
-        kept += by_intent[labels[place]][:points]
-    return kept + thin(others, outside)
+        kept += test.filter(intent=labels[place])[:points]
+    return kept + thin(test.filter(intent="oos"), outside)
 
 
 def project_intents(

@@ -14,13 +14,12 @@ from pandas import DataFrame, concat
 
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
-from dialnb.data.records import IntentUtterance
 from dialnb.errors import check_known
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
+from dialnb.evaluation.vectors import EncodeOnce, Examples, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
 from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
@@ -147,7 +146,7 @@ def single(loss: str, dataset: str, k: int | None = None) -> str:
 
 def parts_of(
     records: Dataset, limit: int | None, references: int | None, split: str = "test"
-) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+) -> tuple[Examples, Examples]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
     known = thin(records.filter(split="train"), references)
     return known, thin(records.filter(split=split), limit)
@@ -175,8 +174,8 @@ def neighbours_of(
 def nearest_rows(
     references: ndarray,
     queries: ndarray,
-    known: Sequence[IntentUtterance],
-    asked: Sequence[IntentUtterance],
+    known: Examples,
+    asked: Examples,
     dataset: str,
     ks: Sequence[int] = (1,),
     **labels: Any,
@@ -230,16 +229,16 @@ class Compressed:
     def plain(self, texts: Sequence[str]) -> ndarray:
         return encode(self.encoder, texts, pooling=self.pooling, max_length=LENGTH)
 
-    def templates(self, rows: Sequence[IntentUtterance]) -> ndarray:
+    def templates(self, rows: Examples) -> ndarray:
         return self._through("alignment", self._inside([make_template(row) for row in rows]))
 
-    def retrieved(self, rows: Sequence[IntentUtterance], known: ndarray) -> ndarray:
+    def retrieved(self, rows: Examples, known: ndarray) -> ndarray:
         """In place of the rows' own templates, which take annotation: the known one nearest to each utterance."""
         return known[nearest(self._inside([row.text for row in rows]), known)[1][:, 0]]
 
     def vectors(
         self,
-        rows: Sequence[IntentUtterance],
+        rows: Examples,
         templates: ndarray,
         ratio: float,
     ) -> ndarray:
@@ -284,8 +283,7 @@ def compression_of(
                 labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
-    rows = concat([part["rows"] for part in parts], ignore_index=True)
-    items = concat([part["items"] for part in parts], ignore_index=True)
+    rows, items = (concat([part[name] for part in parts], ignore_index=True) for name in ("rows", "items"))
     best = chosen_ratio(rows)
     rows = rows.assign(chosen=rows["compression"] == best).query("split == 'test'")
     items = items.assign(chosen=items["compression"] == best).query("chosen and split == 'test'")
@@ -377,7 +375,7 @@ def stand_in(dataset: str, records: Dataset) -> str:
     return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
 
 
-def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
+def toy_counts(toy: Examples) -> dict[str, int]:
     """T2: three utterances, one template, nine distinct fillings, of which six are new."""
     made = Augmentation(toy, k=3)
     sentences = set(made)
@@ -405,11 +403,11 @@ def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[Va
     return rows
 
 
-def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> DataFrame:
+def drawing(each: int = 3) -> DataFrame:
     """For F1 and F3: utterances of SNIPS with two slots, two others of the intent of each, its template with values of
     the Entity Book, and what these give."""
     rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
-    for row in (train[place] for place in places):
+    for row in (train[3], train[124]):
         made = Augmentation([row], k=each, book=entity_book([row, *train]))
         new = [text for text in made if text != row.text]
         same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]

@@ -12,12 +12,12 @@ from pandas import DataFrame, concat
 
 from dialnb import losses
 from dialnb.data import Dataset
-from dialnb.data.records import SelectionGroup, conversation_of
+from dialnb.data.records import conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.selection import ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
+from dialnb.evaluation.selection import Groups, ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
 from dialnb.examples.manipulations import (
     MARKS,
     TASKS,
@@ -147,7 +147,7 @@ def label(parts: Sequence[Dataset]) -> str:
     return parts[0].name.removeprefix("bundled/")
 
 
-def statistics(groups: Sequence[SelectionGroup]) -> dict[str, float]:
+def statistics(groups: Groups) -> dict[str, float]:
     """T1 of one split: rows, negatives for each positive, utterances of a context."""
     sizes = [len(group.labels) for group in groups]
     right = sum(sum(group.labels) for group in groups)
@@ -176,7 +176,7 @@ def count_lists(sets: Mapping[str, list[Dataset]]) -> DataFrame:
                 known.append(said)
                 named = {"column": f"{corpus} {shown}", "n": len(groups), "substitute": instead}
                 rows += count_rows("model", statistics(groups), **named)
-    return DataFrame(rows).assign(task="statistics", metric="count", table="T1")
+    return DataFrame(rows).assign(table="T1")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -198,9 +198,9 @@ def answer_of(
     A sentence encoder answers by cosine; a `Lexical` by TF-IDF, on the text that a cross-encoder sees.
     """
     asked = Lists(records, groups, "test").read()
-    if isinstance(encoder, Lexical):
-        return answers_by(lexical_scorer(encoder.encoder, asked, max_length), asked, dataset, seeds, kinds)
-    return answers_by(scorer_of(encoder), asked, dataset, seeds, kinds)
+    words = isinstance(encoder, Lexical)
+    scorer = lexical_scorer(encoder.encoder, asked, max_length) if words else scorer_of(encoder)
+    return answers_by(scorer, asked, dataset, seeds, kinds)
 
 
 def scorer_of(encoder: Any) -> Scorer:
@@ -210,7 +210,7 @@ def scorer_of(encoder: Any) -> Scorer:
 
 def answers_by(
     scorer: Scorer,
-    asked: Sequence[SelectionGroup],
+    asked: Groups,
     dataset: str,
     seeds: Sequence[int] = (),
     kinds: Sequence[str] = (),
@@ -224,10 +224,12 @@ def answers_by(
             "metric": "R10@1",
             "item": range(len(asked)),
             "value": first_is_right(scores, asked),
+            "task": "response selection",
+            "protocol": "paper",
+            "dataset": dataset,
         }
     )
-    right = right[[any(group.labels) for group in asked]]
-    items = [right.assign(task="response selection", protocol="paper", dataset=dataset)]
+    items = [right[[any(group.labels) for group in asked]]]
     for kind in kinds if seeds else ():
         main = kind == kinds[0]
         drawn_by = seeds if main else seeds[:1]
@@ -245,13 +247,13 @@ def answers_by(
     }
 
 
-def first_is_right(scores: Sequence[Sequence[float]], groups: Sequence[SelectionGroup]) -> np.ndarray:
+def first_is_right(scores: Sequence[Sequence[float]], groups: Groups) -> np.ndarray:
     """Of each list: the share of its right responses that ranks first, ties against it."""
     matrix, labels = as_matrices(scores, [group.labels for group in groups])
     return ranked_labels(matrix, labels)[:, 0] / np.maximum(labels.sum(1), 1)
 
 
-def right_and_adversary(scorer: Scorer, asked: Sequence[SelectionGroup], seed: int) -> DataFrame:
+def right_and_adversary(scorer: Scorer, asked: Groups, seed: int) -> DataFrame:
     """Scores of the right response and of the adversarial candidate of each dialogue, and which utterance that is."""
     made = build_adversarial(asked, seed)
     rows = []
@@ -288,7 +290,7 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
     return vectors
 
 
-def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, list[Input]]:
+def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input]]:
     """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
     rng = np.random.default_rng(24)
@@ -315,7 +317,7 @@ def task_scores(selector: Selector, task: str, inputs: Sequence[Input]) -> dict[
     return found | {"skill": 1 - found["loss"] / np.mean(usual)}
 
 
-def mark_vectors(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, tuple]:
+def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
     """Last-layer vectors [m, d] of the special tokens of each task, and which of them is the right one."""
     found = {}
     for task, written in auxiliary_inputs(selector, groups).items():
