@@ -74,13 +74,13 @@ def sweep(
             colour, marker, dashes = styles[label]
             if dashed is not None:
                 dashes = "--" if label in dashed else "-"
-            look = {
-                "color": colour,
-                "marker": marker,
-                "linestyle": dashes,
-                "label": str(label),
-            }
-            banded |= _line(axes, rows, x, look)
+            scores = interval_of_seeds(rows, x)
+            (drawn,) = axes.plot(scores.index, scores["mean"], color=colour, linestyle=dashes, label=str(label))
+            drawn.set(marker=marker, markeredgecolor="white", markeredgewidth=0.5, markersize=6.5)
+            band = scores.dropna()
+            if len(band):
+                axes.fill_between(band.index, band["low"], band["high"], color=colour, alpha=0.16, lw=0)
+                banded = True
         panel = str(name).replace("_", " ")
         axes.set_title(panel or title)
         if place % 2 == 0:
@@ -95,17 +95,6 @@ def sweep(
         handles.append(Patch(color=LINE, label=f"95 % interval over {units}"))
     legend_below(figure, handles, 2 * min(2, len(parts)))
     return figure
-
-
-def _line(axes: Axes, rows: DataFrame, x: str, look: dict) -> bool:
-    """Draw the mean over everything but ``x``, and a band where several seeds give an interval (then True)."""
-    scores = interval_of_seeds(rows, x)
-    (drawn,) = axes.plot(scores.index, scores["mean"], **look)
-    drawn.set(markeredgecolor="white", markeredgewidth=0.5, markersize=6.5)
-    banded = scores.dropna()
-    if len(banded):
-        axes.fill_between(banded.index, banded["low"], banded["high"], color=look["color"], alpha=0.16, lw=0)
-    return len(banded) > 0
 
 
 def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
