@@ -26,10 +26,11 @@ KEPT_WORDS = int(0.9 * ACTIONS.max_length)
 
 @dataclass(frozen=True, slots=True)
 class ActionExample:
-    """An input text and the acts to predict from it."""
+    """An input text, the acts to predict from it, and the dialogue that it comes from, where that is asked for."""
 
     text: str
     acts: tuple[str, ...]
+    dialogue: str = ""
 
 
 Examples = Sequence[ActionExample]

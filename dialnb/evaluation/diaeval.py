@@ -53,13 +53,6 @@ def separator_of(encoder: SupportsEncode) -> str:
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
-class ActionSamples(NamedTuple):
-    """Examples of one split, and the dialogue that each comes from."""
-
-    examples: list[ActionExample]
-    dialogues: list[str]
-
-
 def dialogues_of(records: Dataset, dataset: str) -> list[Dialogue]:
     """The dialogues with universal acts, where the dataset is named in ``UNIVERSAL``, else with their own."""
     return with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
@@ -77,20 +70,18 @@ def short_enough(item: InferenceItem) -> bool:
 
 def asked_actions(
     records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
-) -> dict[str, ActionSamples]:
+) -> dict[str, list[ActionExample]]:
     """The samples of each split that are learned from and scored: every utterance from the third on.
 
     Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
     acts are unknown; in the official files it has none, and that is its label.
     """
-    found = {split: ActionSamples([], []) for split in SPLITS}
+    found: dict[str, list[ActionExample]] = {split: [] for split in SPLITS}
     for number, dialogue in enumerate(dialogues_of(records, dataset)):
         for example in next_act_examples([dialogue], separator=separator):
             if example.acts or records.variant == "official":
-                found[dialogue.split].examples.append(example)
-                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
-    most = {"train": train_limit, "dev": limit, "test": limit}
-    return {split: ActionSamples(*(thin(column, most[split]) for column in found[split])) for split in SPLITS}
+                found[dialogue.split].append(replace(example, dialogue=f"{number} {dialogue.id}"))
+    return {split: thin(part, train_limit if split == "train" else limit) for split, part in found.items()}
 
 
 def asked_items(
@@ -120,17 +111,17 @@ def conversations(records: Sequence) -> ndarray:
 def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
     parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
-    examples = [parts[split].examples for split in SPLITS]
-    groups = item_groups(parts["test"].dialogues, GROUPS)
-    return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
+    return evaluate_actions(encoder, *parts.values(), dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
 def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
     parts = asked_actions(records, dataset, **limits)
-    examples = [parts[split].examples for split in ("train", "test")]
-    groups = item_groups(parts["test"].dialogues, GROUPS)
-    return majority_rows(*examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
+    return majority_rows(
+        parts["train"], parts["test"], dataset=dataset, acts=act_names(records, dataset), groups=groups
+    )
 
 
 @evaluator("dialogue inference")

@@ -198,17 +198,18 @@ def finetune_responses(
         queries, responses = (in_batches(model.embed, side[rows]) for side in pool[:2])
         return top_k(block_ranks(queries, responses, np.arange(blocks.size).reshape(blocks.shape), pool[2][rows]))
 
+    def tuned(k: int, seed: int) -> Any:
+        model, split = encoder.clone(), response_split(len(train), k, seed, validation=size)
+        finetune(
+            model,
+            k,
+            lambda rows: response_loss(*(model.embed(side[split.train[rows]]) for side in pools[0][:2])),
+            lambda: sum(scores(model, pools[0], split.validation[None]).values()),
+            recipe,
+        )
+        return model
+
     blocks = response_blocks(len(test), size)
     for k, seed in product(shots, seeds):
-        split = response_split(len(train), k, seed, validation=size)
-        model = encoder.clone()
-
-        def loss(batch: ndarray, model=model, split=split) -> Tensor:
-            return response_loss(*(model.embed(side[split.train[batch]]) for side in pools[0][:2]))
-
-        def validate(model=model, split=split) -> float:
-            return sum(scores(model, pools[0], split.validation[None]).values())
-
-        finetune(model, k, loss, validate, recipe)
         settings = {"seed": seed, "shots": k, "candidates": size, "method": "fine-tuning"}
-        yield scores(model, pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}
+        yield scores(tuned(k, seed), pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}

@@ -48,8 +48,9 @@ def project_pairs(
     """F1, right: questions with their answers, and responses to other questions, in a plane."""
     chosen = question_answers(records, pairs + responses)
     order = np.random.default_rng(24).permutation(len(chosen)).tolist()
-    rows = [("question", f"pair {n}", chosen[i].question) for n, i in enumerate(order[:pairs])]
-    rows += [("answer", f"pair {n}", chosen[i].answer) for n, i in enumerate(order[:pairs])]
+    rows = []
+    for side in ("question", "answer"):
+        rows += [(side, f"pair {n}", getattr(chosen[i], side)) for n, i in enumerate(order[:pairs])]
     rows += [(RANDOM, "", chosen[i].answer) for i in order[pairs:]]
     data = DataFrame(rows, columns=["label", "pair", "text"])
     plane = project(encoder.encode(data["text"].tolist(), max_length=128), method, seed=seed)

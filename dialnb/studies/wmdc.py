@@ -100,10 +100,11 @@ def count_corpora(
             "corpus": label,
             "dialogues": len(said),
             "utterances": sum(map(len, said)),
+            "exchanges": part.column("utterances.speaker").count("user"),
+            "domains": len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}),  # SGD numbers them
+            "distinct": len(frequencies),
         }
-        size["exchanges"] = part.column("utterances.speaker").count("user")
-        size["domains"] = len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")})  # SGD numbers them
-        sizes.append(size | {"distinct": len(frequencies)})
+        sizes.append(size)
         curves.append(share_curve(frequencies).assign(corpus=label))
         dialogues += said
     curves.append(share_curve(every).assign(corpus=WHOLE))
@@ -189,7 +190,7 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
     """Items by split and the number of labels, of what the tasks ask for."""
     numbers = {}
     if records.table.kind == "Dialogue":
-        parts = {split: part.examples for split, part in diaeval.asked_actions(records, dataset, **limits).items()}
+        parts = diaeval.asked_actions(records, dataset, **limits)
         numbers["labels"] = len(diaeval.act_names(records, dataset))
     elif records.table.kind == "InferenceItem":
         parts = diaeval.asked_items(records, dataset, **limits)
