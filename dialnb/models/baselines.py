@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from torch import Tensor, nn
 from dialnb.errors import DataError
 
 
+@dataclass
 class WordVectors:
     """Average of the encoder's input word vectors, special tokens left out (what GloVe averages are to the papers)."""
 
-    def __init__(self, encoder) -> None:
-        self.encoder = encoder
+    encoder: Any
 
     def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> ndarray:
         """Vectors ``[n, width of the word table]``; a text without words is the zero vector."""
@@ -32,14 +33,15 @@ class WordVectors:
         return sums / np.maximum(np.bincount(rows, minlength=len(tokens)), 1)[:, None]
 
 
+@dataclass
 class Transformed:
     """An encoder whose vectors pass through a transformation of the whole set: whitening, or a flow.
 
     As in the papers, the transformation is fitted on the very sentences that are encoded together.
     """
 
-    def __init__(self, encoder, transform: Callable[[ndarray], ndarray]) -> None:
-        self.encoder, self.transform = encoder, transform
+    encoder: Any
+    transform: Callable[[ndarray], ndarray]
 
     def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
         return self.transform(self.encoder.encode(texts, **settings))

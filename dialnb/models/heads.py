@@ -4,6 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dialnb.models.attention import widened
+from dialnb.models.packed import linear, part_of
+
 
 def contrastive_head(dim: int) -> nn.Module:
     """DSE's head: Linear(d, d), ReLU, Linear(d, 128), both without bias."""
@@ -29,7 +32,5 @@ class WordHead(nn.Module):
 
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """Logits ``[n, vocabulary]``; the product runs in the precision of ``states``, the logits are float32."""
-        inner = F.gelu(F.linear(states, self.dense.weight.to(states.dtype), self.dense.bias.to(states.dtype)))
-        wide = torch.promote_types(inner.dtype, torch.float32)
-        inner = F.layer_norm(inner.to(wide), inner.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
-        return F.linear(inner.to(states.dtype), words.to(states.dtype)).to(wide) + self.bias
+        inner = self.norm(widened(F.gelu(linear(states, part_of(self.dense)))))
+        return widened(F.linear(inner.to(states.dtype), words.to(states.dtype))) + self.bias

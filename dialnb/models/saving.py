@@ -73,8 +73,13 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     encoder.tokenizer.save_pretrained(folder)
     modules = []
     for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
-        module = {"idx": number, "name": str(number), "path": f"{number}_{kind}" if number else ""}
-        modules.append(module | {"type": f"sentence_transformers.models.{kind}"})
+        module = {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        modules.append(module)
     prompts: Values = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}

@@ -90,10 +90,8 @@ def sweep(
         _mark_settings(axes, shown[x], log_x)
     if len(parts) > 1:
         figure.suptitle(title)
-    handles = grid[0].get_legend_handles_labels()[0] if line else []
-    if banded:
-        handles.append(Patch(color=LINE, label=f"95 % interval over {units}"))
-    legend_below(figure, handles, 2 * min(2, len(parts)))
+    bands = [Patch(color=LINE, label=f"95 % interval over {units}")] if banded else []
+    legend_below(figure, grid[0], 2 * min(2, len(parts)), *bands)
     return figure
 
 
@@ -137,7 +135,7 @@ def training_curves(data: DataFrame) -> Figure:
     if 0 < APART * data["loss"].min() < data["loss"].max():
         losses.set_yscale("log")
     if many:
-        legend_below(figure, losses.get_legend_handles_labels()[0], 2)
+        legend_below(figure, losses, 2)
     else:
         losses.legend()
     for axes in grid:
@@ -189,5 +187,5 @@ def grouped_bars(
     if data["value"].min() >= 0:
         axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    legend_below(figure, axes.get_legend_handles_labels()[0], len(kinds))
+    legend_below(figure, axes, len(kinds))
     return figure

@@ -71,8 +71,10 @@ def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tup
     return figure, list(grid[:count])
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
-    """A legend under the panels, in at most so many columns, and in no more than the width of the figure holds."""
+def legend_below(figure: Figure, panel: Axes, most: int, *more: Artist) -> None:
+    """A legend under the panels of what one of them names, and more, in at most so many columns, and in no more than
+    the width of the figure holds."""
+    handles = [*panel.get_legend_handles_labels()[0], *more]
     for columns in range(min(most, len(handles)), 0, -1):
         legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:

@@ -99,10 +99,8 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
         return Corpus(name, dialogues, Sentences(parts), Sentences([load("bundled/dialogues", split="train")], parts))
     complete = list(run.data("ECD complete", SLUG).values())
-    if complete or not lacking:
-        dialogues = Sessions(complete or parts, 4, s["dialogues"])
-    else:
-        dialogues = Lacking(lacking[0])
+    there = complete or not lacking
+    dialogues = Sessions(complete or parts, 4, s["dialogues"]) if there else Lacking(lacking[0])
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
@@ -200,8 +198,11 @@ def start(s: Fields, corpus: Corpus) -> Model:
     """What a corpus starts from: the encoder of its language, as it comes or made a language model again; where the
     profile names no Chinese one, one from scratch."""
     encoder = s["chinese_encoder"] if corpus.name == "ECD" else s["encoder"]
-    settings = {"batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
-    settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
+    settings = {
+        "batch_size": s["pretrain_batch"],
+        "max_steps": s["pretrain_steps"],
+        "seed": s["seed"],  # one encoder for all seeds of the trainings
+    }
     if not encoder:
         settings["epochs"] = s["pretrain_epochs"]
         return from_scratch("mini", corpus.before, settings, vocabulary=False, name="mini-chinese")

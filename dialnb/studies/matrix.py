@@ -96,8 +96,12 @@ def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]
     share = (result.steps - result.resumed_at) / result.steps or 1.0
     seconds = result.seconds / share
     tokens = result.tokens_per_second * seconds
-    took = {"Steps": result.steps, "Tokens (thousands)": tokens / 1e3, "Seconds": seconds}
-    took["GPU memory (GB)"] = result.peak_memory_gb
+    took = {
+        "Steps": result.steps,
+        "Tokens (thousands)": tokens / 1e3,
+        "Seconds": seconds,
+        "GPU memory (GB)": result.peak_memory_gb,
+    }
     return took | ({PACE: alone / 1e3, ALONE: tokens / alone} if alone else {})
 
 

@@ -382,7 +382,7 @@ class _Run:
         save_checkpoint(self.folder, step, self._state(), facts)
 
     def _resume(self) -> int:
-        path = latest_checkpoint(self.folder) if self.folder is not None else None
+        path = self.folder and latest_checkpoint(self.folder)
         if path is None:
             return 0
         tensors, facts = load_checkpoint(path)
