@@ -7,7 +7,7 @@ beside it as ``ties="file"``.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,9 +73,9 @@ def evaluate_candidates(
     encoder: SupportsEncode,
     groups: Groups,
     *,
-    protocol: Literal["paper", "code"] = "paper",
+    protocol: str = "paper",
     response_length: int = 32,
-    truncate: Literal["right", "left"] = "right",
+    truncate: str = "right",
 ) -> Scores:
     """Dialogue-level selection: Top-k of the true response among listed candidates, by cosine with the joined context.
 
@@ -103,7 +103,7 @@ def cosine_scorer(
     encoder: SupportsEncode,
     max_length: int = 128,
     response_length: int | None = None,
-    truncate: Literal["right", "left"] = "left",
+    truncate: str = "left",
 ) -> Scorer:
     """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
 

@@ -13,11 +13,11 @@ from dialnb.data.corpora import Conversation
 from dialnb.data.sources import load_registry
 
 
-def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: DataFrame, facts) -> str:
+def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], *facts) -> str:
     """The card of an encoder trained by one of the papers' recipes."""
     name, start, settings = recipe
     what = f"Trained by the {name} recipe from the encoder `{start}` with dialnb. {encoder.pooling.title()} pooling."
-    return card(encoder, what, dialogues, asdict(settings), result, summary, facts)
+    return card(encoder, what, dialogues, asdict(settings), *facts)
 
 
 def card(encoder, what: str, dialogues, settings: dict, result, summary: DataFrame, facts: dict) -> str:

@@ -54,6 +54,9 @@ RATIOS = (0.1, 0.2, 0.5)
 LENGTH = 32
 """Tokens of an utterance, in training and in every test, as in the authors' code."""
 
+Answers = dict[str, DataFrame]
+"""Tidy ``rows``, and ``items``: what each test utterance scored."""
+
 Layers = Mapping[str, Mapping[str, torch.Tensor]]
 """What was trained on top of the encoder: the head, and M_A as ``alignment`` where the model has it."""
 
@@ -161,7 +164,7 @@ def neighbours_of(
     ks: Sequence[int] = (1,),
     pooling: str = "",
     split: str = "test",
-) -> dict[str, DataFrame]:
+) -> Answers:
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
     known, asked = parts_of(records, limit, references, split)
     pooling = pooling or encoder.pooling
@@ -179,15 +182,13 @@ def nearest_rows(
     dataset: str,
     ks: Sequence[int] = (1,),
     **labels: Any,
-) -> dict[str, DataFrame]:
+) -> Answers:
     """Give what `scored` does, of the intents of the k nearest of the ``known`` utterances."""
     _, (intents, wanted) = label_ids([row.intent for row in known], [row.intent for row in asked])
     return scored(knn_predictions(queries, references, intents, ks), wanted, dataset, **labels)
 
 
-def majority_of(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
-) -> dict[str, DataFrame]:
+def majority_of(encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None) -> Answers:
     """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
     known, asked = parts_of(records, limit, references)
     answer = Counter(row.intent for row in known).most_common(1)[0][0]
@@ -199,7 +200,7 @@ def scored(
     wanted: ndarray,
     dataset: str,
     **labels: Any,
-) -> dict[str, DataFrame]:
+) -> Answers:
     """Give tidy rows of the answers by k, and rows by test item (100 where the answer was right)."""
     common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
     rows, items = [], []
@@ -269,7 +270,7 @@ def compression_of(
     ratios: Sequence[float],
     layers: Layers | None = None,
     reading: str = "unit",
-) -> dict[str, DataFrame]:
+) -> Answers:
     """Accuracy at each ratio, with gold and with retrieved templates of the test utterances. Rows of the ratio that is
     best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
     model, parts = Compressed(encoder, layers, reading), []

@@ -277,7 +277,8 @@ def frequent_places(
     encoder: Encoder, records: Mapping[str, list[str]], method: str, seed: int, shared: bool
 ) -> DataFrame:
     """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
-    texts, half = [*records["frequent"], *records["rare"]], len(records["frequent"]) // 2
-    labels = np.where(np.arange(len(texts)) < half, "most frequent", "frequent")
-    labels[len(records["frequent"]) :] = "seen once"
+    frequent, rare = records["frequent"], records["rare"]
+    texts, half = [*frequent, *rare], len(frequent) // 2
+    counts = [half, len(frequent) - half, len(rare)]
+    labels = np.repeat(["most frequent", "frequent", "seen once"], counts)
     return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")

@@ -19,7 +19,6 @@ PREFIX = "step-"
 
 def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: dict) -> Path:
     """Write ``folder/step-NNNNNNNN`` and then remove older ones; one that is there already is of this run and whole."""
-    folder = Path(folder)
     final = folder / f"{PREFIX}{step:08d}"
     if final.exists():
         return final
@@ -53,7 +52,7 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: 
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    found = sorted(Path(folder).glob(f"{PREFIX}*"))
+    found = sorted(folder.glob(f"{PREFIX}*"))
     return found[-1] if found else None
 
 
