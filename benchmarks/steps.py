@@ -25,6 +25,7 @@ from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, fit_classi
 from dialnb.examples.pairs import consecutive_pairs, pair_examples
 from dialnb.models.encoder import load_encoder
 from dialnb.runs.provenance import provenance
+from dialnb.tokens import Tokens
 from dialnb.training import TrainingSettings, loop, train
 from dialnb.training.objectives import PairObjective
 
@@ -70,7 +71,7 @@ def measure_fit(encoder, recipe, n: int, shortest: int, longest: int, steps: int
     """Validation is part of it."""
     draw = np.random.default_rng(0)
     rows = [draw.integers(5, 5000, draw.integers(shortest, longest)).tolist() for _ in range(n)]
-    data = rows, draw.integers(0, 20, n)
+    data = Tokens.from_lists(rows), draw.integers(0, 20, n)
 
     def run(number: int) -> tuple[int, float]:
         lasting = replace(recipe, epochs=max(1, number * recipe.batch_size // n), patience=10**6, learning_rate=1e-6)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from dialnb.tokens import Tokens
+
 
 class TableEncoder:
     """Looks vectors up in a table and remembers every text it was asked for."""
@@ -42,7 +44,7 @@ class WordEncoder(nn.Module):
 
     def tokenize(self, texts, max_length=64, truncate="right"):
         rows = [[1 + zlib.crc32(word.encode()) % (self.words - 1) for word in text.split()] or [0] for text in texts]
-        return [row[:max_length] if truncate == "right" else row[-max_length:] for row in rows]
+        return Tokens.from_lists(row[:max_length] if truncate == "right" else row[-max_length:] for row in rows)
 
     def embed(self, ids, pooling="mean"):
         assert pooling == "mean"

@@ -31,6 +31,7 @@ from dialnb.evaluation.intent import finetune_intents
 from dialnb.evaluation.linear import PENALTIES, fit_linear
 from dialnb.evaluation.metrics import accuracy, f1_scores
 from dialnb.evaluation.selection import finetune_responses, response_loss
+from dialnb.tokens import Tokens
 
 FAST = FineTuning(0.05, batch_size=8, epochs=12, patience=3, eval_steps=1, max_length=16, dropout=0.1)
 
@@ -101,7 +102,7 @@ def test_a_loss_that_is_not_a_number_stops_with_a_sentence():
 
 
 def test_results_in_batches_come_back_in_the_given_order():
-    rows = [[3] * n for n in (2, 9, 1, 5, 5)]
+    rows = Tokens.from_lists([3] * n for n in (2, 9, 1, 5, 5))
     found = in_batches(lambda part: torch.tensor([[float(len(row))] for row in part]), rows, batch_size=2)
     assert found.ravel().tolist() == [2, 9, 1, 5, 5]
 

@@ -125,8 +125,8 @@ OFFER, BOOKED = ("sys_offer",), ("sys_notify_success",)
 @pytest.mark.parametrize(("variant", "labels"), [("copies", [OFFER, BOOKED]), ("official", [OFFER, (), BOOKED])])
 def test_unknown_acts_are_not_asked_for_but_known_absence_is(tmp_path, variant, labels):
     samples = diaeval.asked_actions(acts_corpus(tmp_path, variant), "GSIM")
-    assert [example.acts for example in samples["test"].examples] == labels
-    assert samples["test"].examples[0].text == "where to [SEP] to the north"
+    assert [example.acts for example in samples["test"]] == labels
+    assert samples["test"][0].text == "where to [SEP] to the north"
 
 
 def test_a_dataset_without_a_training_set_is_cross_validated(tmp_path):

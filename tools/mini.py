@@ -25,13 +25,13 @@ from dialnb.data.corpora import Conversation
 from dialnb.examples.batches import Batch, Examples
 from dialnb.examples.masking import MaskedExamples, continuing_pieces
 from dialnb.examples.pairs import tokenise_once
-from dialnb.models.cards import pretraining_card
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.saving import check_place
 from dialnb.tokens import Numbers, Packed, Tokens, joined, offsets_of, stretches
 from dialnb.training.objective import Objective, Tensors
 from dialnb.training.objectives import NextSentencePrediction
-from dialnb.training.pretrain import PretrainingRecipe, pretrain, pretraining_settings
+from dialnb.training.pretrain import PretrainingRecipe, pretrain
+from tools.pretrain import pretraining_card, pretraining_settings
 
 UNASKED = -100
 """The next-sentence label of inputs that have one segment only; the loss passes over it."""

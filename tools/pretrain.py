@@ -8,15 +8,44 @@ In a notebook the same is a `Model` with a `PretrainingRecipe`. `tools.mini` mak
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from click import IntRange, command, option
 
 from dialnb.commands.engine import change, checkpoints, conversations, save, training
-from dialnb.models.cards import pretraining_card
+from dialnb.data.corpora import Conversation
+from dialnb.errors import check_known
+from dialnb.models.cards import card
+from dialnb.models.encoder import Encoder
 from dialnb.models.saving import check_place
-from dialnb.training import pretrain as engine
+from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretrain
+from dialnb.training.settings import PRINTED, TrainingSettings
+
+
+def pretraining_settings(shape: str) -> TrainingSettings:
+    """How an encoder of ``shape`` is pretrained."""
+    check_known("shape", shape, SHAPES)
+    return PRINTED[f"pretraining {shape}"]
+
+
+def pretraining_card(
+    encoder: Encoder, recipe: PretrainingRecipe, dialogues: Sequence[Conversation], *facts: Any
+) -> str:
+    """The card of an encoder made from scratch."""
+    size = sum(p.numel() for p in encoder.parameters()) / 1e6
+    c = encoder.transformer.config
+    what = (
+        f"A small {recipe.kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
+        f"parameters, {len(encoder.tokenizer):,} uncased word pieces of its own), made from scratch by dialnb with "
+        f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'}"
+        " on dialogues. Mean pooling. English, task-oriented and technical chat; nothing was removed from the corpora, "
+        "so it may reflect their biases. A research baseline, not a product."
+    )
+    settings = asdict(recipe) | asdict(recipe.settings)
+    settings.pop("settings")
+    return card(encoder, what, dialogues, settings, *facts)
 
 
 @command()
@@ -28,11 +57,11 @@ from dialnb.training import pretrain as engine
 def main(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Sequence[str], **about: Any) -> None:
     """Make an encoder from scratch."""
     check_place(out)
-    settings = change(engine.pretraining_settings(about["shape"]), changes)
-    recipe = engine.PretrainingRecipe(settings=settings, **about)
+    settings = change(pretraining_settings(about["shape"]), changes)
+    recipe = PretrainingRecipe(settings=settings, **about)
     work = checkpoints(out)
     dialogues = conversations(corpus, only, columns)
-    encoder, result = engine.pretrain(dialogues, recipe, work, name=out.name)
+    encoder, result = pretrain(dialogues, recipe, work, name=out.name)
     save(encoder, out, result, dialogues, pretraining_card, recipe)
 
 

@@ -4,8 +4,6 @@ DSE tags the acts of a system utterance that is part of the input, after few-sho
 acts of the next utterance of either speaker from the history, with a linear layer on a frozen encoder and all data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +26,11 @@ KEPT_WORDS = int(0.9 * ACTIONS.max_length)
 
 @dataclass(frozen=True, slots=True)
 class ActionExample:
-    """An input text and the acts to predict from it."""
+    """An input text, the acts to predict from it, and the dialogue that it comes from, where that is asked for."""
 
     text: str
     acts: tuple[str, ...]
+    dialogue: str = ""
 
 
 Examples = Sequence[ActionExample]

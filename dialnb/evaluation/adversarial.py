@@ -4,21 +4,19 @@ Beyond the paper there are harder ones (``KINDS``): the last utterance of the co
 with the true response, and a random one in other words.
 """
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, check_known
 from dialnb.evaluation.metrics import Ties, ranked_labels, tidy_frame, tidy_rows
-from dialnb.evaluation.selection import PROTOCOLS, Scorer, as_scorer
+from dialnb.evaluation.selection import PROTOCOLS, Groups, Scorer, as_scorer
 
 KINDS = ("random", "last", "similar", "paraphrase")
 TEMPLATES = ("i said {}", "so {}", "you mean {} ?", "as i told you , {}")
@@ -39,14 +37,14 @@ class AdversarialSet:
 
     groups: tuple[SelectionGroup, ...]
     index: tuple[Replacement, ...]
-    left_out: dict[str, int]
+    left_out: Counter[str]
 
     def frame(self) -> DataFrame:
         """The index as a table (dialogue, candidate, utterance) to store beside the results."""
         return DataFrame(self.index, columns=Replacement._fields)
 
 
-def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str = "random") -> AdversarialSet:
+def build_adversarial(groups: Groups, seed: int = 0, kind: str = "random") -> AdversarialSet:
     """Draw one context utterance and one negative per dialogue, uniformly, and put the one in the other's place.
 
     ``kind`` may choose the utterance in another way, see the module. Blank utterances and those equal to a true
@@ -58,7 +56,7 @@ def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str
     draws = np.random.default_rng(seed).random((len(groups), 2))
     changed = []
     index = []
-    left_out = {}
+    left_out = Counter()
     for number, (group, (first, second)) in enumerate(zip(groups, draws)):
         candidates = [text.strip() for text in group.candidates]
         true = {text for text, label in zip(candidates, group.labels) if label}
@@ -67,8 +65,7 @@ def build_adversarial(groups: Sequence[SelectionGroup], seed: int = 0, kind: str
         needed = {"usable context utterance": usable, "negative candidate": negatives, "true response": true}
         absent = [name for name, found in needed.items() if not found]
         if absent:
-            reason = f"no {absent[0]}"
-            left_out[reason] = left_out.get(reason, 0) + 1
+            left_out[f"no {absent[0]}"] += 1
             continue
         utterance = _choose(kind, group.context, usable, true, first)
         drawn = group.context[utterance]
@@ -117,14 +114,14 @@ def adversarial_items(
     return items | {"Adversarial first": first.astype(float)}
 
 
-def evaluate_adversarial(scorer: Scorer, groups: Sequence[SelectionGroup], **options: Any) -> DataFrame:
+def evaluate_adversarial(scorer: Scorer, groups: Groups, **options: Any) -> DataFrame:
     """Both test sets for every seed's adversarial set (UMS T4 and F3), restricted to the dialogues it holds."""
     return evaluate_adversarial_items(scorer, groups, **options)[0]
 
 
 def evaluate_adversarial_items(
     scorer: Scorer,
-    groups: Sequence[SelectionGroup],
+    groups: Groups,
     *,
     dataset: str,
     seeds: Iterable[int] = (0, 1, 2),
@@ -160,5 +157,5 @@ def evaluate_adversarial_items(
                 found[f"Drop {recall}"] = found[f"Original {recall}"] - found[f"Adversarial {recall}"]
                 for name in (f"Original {recall}", f"Adversarial {recall}", f"Drop {recall}", "Adversarial first"):
                     items.append(DataFrame({"metric": name, "item": kept, "value": found[name]}))
-    means = pd.concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()
+    means = concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()
     return tidy_frame(rows), means.assign(protocol="paper", **shared)

@@ -1,15 +1,12 @@
 """A quick score for any encoder: few-shot intent classification on the four bundled datasets of DSE's Table 2."""
 
-from __future__ import annotations
-
-import pandas as pd
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
 from dialnb.evaluation.intervals import student_half
-from dialnb.evaluation.vectors import SupportsEncode
+from dialnb.evaluation.vectors import Examples, SupportsEncode
 from dialnb.examples.readings import thin
 
 INTENT_SETS = {
@@ -20,9 +17,7 @@ INTENT_SETS = {
 }
 
 
-def train_and_test(
-    records: Dataset, limit: int | None = None, split: str = "test"
-) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+def train_and_test(records: Dataset, limit: int | None = None, split: str = "test") -> tuple[Examples, Examples]:
     """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
     parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
     for record in records.filter(split=tuple(parts)):
@@ -40,7 +35,7 @@ def intent_scores(encoder: SupportsEncode, sets: dict | None = None) -> DataFram
     """Tidy rows of 1- and 5-shot prototype accuracy, ten seeds, for each of the four datasets."""
     sets = sets or intent_sets()
     rows = [evaluate_prototypes(encoder, *parts, dataset=name) for name, parts in sets.items()]
-    return pd.concat(rows, ignore_index=True)
+    return concat(rows, ignore_index=True)
 
 
 def intent_summary(rows: DataFrame) -> DataFrame:

@@ -12,17 +12,14 @@ the score, their spread its interval, and two encoders can be compared group by 
 >>> diaeval_summary(rows)                                                                       # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.datasets import named_data
@@ -31,7 +28,7 @@ from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores
+from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, top_accuracy
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
@@ -56,13 +53,6 @@ def separator_of(encoder: SupportsEncode) -> str:
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
-class ActionSamples(NamedTuple):
-    """Examples of one split, and the dialogue that each comes from."""
-
-    examples: list[ActionExample]
-    dialogues: list[str]
-
-
 def dialogues_of(records: Dataset, dataset: str) -> list[Dialogue]:
     """The dialogues with universal acts, where the dataset is named in ``UNIVERSAL``, else with their own."""
     return with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
@@ -80,20 +70,18 @@ def short_enough(item: InferenceItem) -> bool:
 
 def asked_actions(
     records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
-) -> dict[str, ActionSamples]:
+) -> dict[str, list[ActionExample]]:
     """The samples of each split that are learned from and scored: every utterance from the third on.
 
     Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
     acts are unknown; in the official files it has none, and that is its label.
     """
-    found = {split: ActionSamples([], []) for split in SPLITS}
+    found: dict[str, list[ActionExample]] = {split: [] for split in SPLITS}
     for number, dialogue in enumerate(dialogues_of(records, dataset)):
         for example in next_act_examples([dialogue], separator=separator):
             if example.acts or records.variant == "official":
-                found[dialogue.split].examples.append(example)
-                found[dialogue.split].dialogues.append(f"{number} {dialogue.id}")
-    most = {"train": train_limit, "dev": limit, "test": limit}
-    return {split: ActionSamples(*(thin(column, most[split]) for column in found[split])) for split in SPLITS}
+                found[dialogue.split].append(replace(example, dialogue=f"{number} {dialogue.id}"))
+    return {split: thin(part, train_limit if split == "train" else limit) for split, part in found.items()}
 
 
 def asked_items(
@@ -123,17 +111,17 @@ def conversations(records: Sequence) -> ndarray:
 def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
     parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
-    examples = [parts[split].examples for split in SPLITS]
-    groups = item_groups(parts["test"].dialogues, GROUPS)
-    return evaluate_actions(encoder, *examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
+    return evaluate_actions(encoder, *parts.values(), dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
 def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
     parts = asked_actions(records, dataset, **limits)
-    examples = [parts[split].examples for split in ("train", "test")]
-    groups = item_groups(parts["test"].dialogues, GROUPS)
-    return majority_rows(*examples, dataset=dataset, acts=act_names(records, dataset), groups=groups)
+    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
+    return majority_rows(
+        parts["train"], parts["test"], dataset=dataset, acts=act_names(records, dataset), groups=groups
+    )
 
 
 @evaluator("dialogue inference")
@@ -155,11 +143,7 @@ def evaluate_inference(
     mark = f" {separator_of(encoder)} "
     texts = [[mark.join(item.utterances) for item in items] for items in splits]
     _, ids = label_ids(*([item.label for item in items] for items in splits))
-
-    def score(logits: ndarray, labels: ndarray) -> float:
-        return accuracy(logits.argmax(1), labels)
-
-    logits, settings = probe_texts(encoder, texts, ids, score, 256)
+    logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256)
     groups = np.zeros(len(test), np.int64) if groups is None else groups
     yield from _answer_scores(logits.argmax(1), ids[2], groups, **settings)
     majority = np.full(len(test), np.bincount(ids[0]).argmax())
@@ -190,7 +174,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
         found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
         rows.append(found.assign(n=len(groups)))
-    return pd.concat(rows, ignore_index=True)
+    return concat(rows, ignore_index=True)
 
 
 def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
@@ -264,7 +248,7 @@ def run_diaeval(
             progress(f"{test.name}: {dataset}")
             chosen = {name: limits[name] for name in test.settings}
             rows.append(test.function(encoder, records, dataset, **chosen).assign(table=test.table))
-            frame = pd.concat(rows, ignore_index=True)
+            frame = concat(rows, ignore_index=True)
             keep(frame)
     frame.attrs["not_run"] = missing
     return frame

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dialnb.errors import TrainingError
+from dialnb.evaluation.metrics import Score
 from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
 from dialnb.seeding import seeded
+from dialnb.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -134,34 +136,34 @@ class Classifier(nn.Module):
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        return self.output(self.dropout(self.encoder.embed(ids, pooling="mean")))
+    def forward(self, tokens: Tokens) -> Tensor:
+        return self.output(self.dropout(self.encoder.embed(tokens, pooling="mean")))
 
 
 def fit_classifier(
     encoder: nn.Module,
-    train: tuple[Sequence[Sequence[int]], ndarray],
-    validation: tuple[Sequence[Sequence[int]], ndarray],
-    score: Callable[[ndarray, ndarray], float],
+    train: tuple[Tokens, ndarray],
+    validation: tuple[Tokens, ndarray],
+    score: Score,
     recipe: FineTuning,
 ) -> Classifier:
-    """Fine-tune on (token ids, targets): class numbers [n], or a 0/1 matrix [n, classes] for several labels each.
+    """Fine-tune on (tokens, targets): class numbers [n], or a 0/1 matrix [n, classes] for several labels each.
 
     ``score(logits, targets)`` is the validation metric. The number of classes is the width of the matrix, or one more
     than the largest class number of either part.
     """
-    (ids, targets), (validation_ids, validation_targets) = train, validation
+    (tokens, targets), (held_out, held_out_targets) = train, validation
     several = targets.ndim == 2
-    classes = targets.shape[1] if several else 1 + int(max(targets.max(), validation_targets.max(initial=0)))
+    classes = targets.shape[1] if several else 1 + int(max(targets.max(), held_out_targets.max(initial=0)))
     with seeded(TRAINING_SEED):
         model = Classifier(encoder, classes, recipe.dropout)
     wanted = torch.as_tensor(targets.astype(np.float32) if several else targets, device=encoder.device)
     loss_of = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
     finetune(
         model,
-        len(ids),
-        lambda rows: loss_of(model([ids[row] for row in rows]).float(), wanted[rows]),
-        lambda: score(in_batches(model, validation_ids), validation_targets),
+        len(tokens),
+        lambda rows: loss_of(model(tokens[rows]).float(), wanted[rows]),
+        lambda: score(in_batches(model, held_out), held_out_targets),
         recipe,
     )
     return model
@@ -172,7 +174,7 @@ def few_shot_logits(
     train: tuple[Sequence[str], ndarray],
     labels: Sequence[Hashable],
     test: Sequence[str],
-    score: Callable[[ndarray, ndarray], float],
+    score: Score,
     draws: tuple[Iterable[int], Iterable[int]],
     recipe: FineTuning,
 ) -> Iterator[tuple[ndarray, dict[str, Any]]]:
@@ -183,19 +185,19 @@ def few_shot_logits(
     texts, targets = train
     tokens, asked = (encoder.tokenize(part, recipe.max_length, "right") for part in (texts, test))
     for (k, seed), split in few_shot_splits(labels, *draws).items():
-        parts = [([tokens[row] for row in part], targets[part]) for part in (split.train, split.validation)]
+        parts = [(tokens[part], targets[part]) for part in (split.train, split.validation)]
         logits = in_batches(fit_classifier(encoder, *parts, score, recipe), asked)
         settings = {"protocol": "code", "n": len(test), "method": "fine-tuning", "seed": seed, "shots": k}
         yield logits, {**settings, "train_size": len(split.train)}
 
 
 @torch.no_grad()
-def in_batches(function: Callable[[list], Tensor], ids: Sequence[Sequence[int]], batch_size: int = 256) -> ndarray:
-    """``function`` over all token-id lists, in batches of similar length, as one array in the given order."""
-    order = np.argsort([-len(row) for row in ids], kind="stable")
+def in_batches(function: Callable[[Tokens], Tensor], tokens: Tokens, batch_size: int = 256) -> ndarray:
+    """``function`` over all tokens, in batches of similar length, as one array in the given order."""
+    order = np.argsort(-tokens.lengths, kind="stable")
     parts = []
-    for start in range(0, len(ids), batch_size):
-        batch = [ids[row] for row in order[start : start + batch_size]]
+    for start in range(0, len(tokens), batch_size):
+        batch = tokens[order[start : start + batch_size]]
         parts.append(function(batch).float().cpu().numpy())
     return np.concatenate(parts)[np.argsort(order)]
 

@@ -5,8 +5,6 @@ as the models do: :class:`Lexical` reads the same word pieces, cut in the same p
 their rows carry the names of `FLOORS` as ``model`` and are otherwise those of a model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 from scipy import sparse
 
 from dialnb.data.records import SelectionGroup
@@ -141,7 +139,7 @@ def chance_of(metric: str, row: Mapping[str, Any]) -> float:
     return {"NLI probe": 50.0, "similarity": 0.0}.get(str(row.get("task")), np.nan)
 
 
-def chance_rows(rows: pd.DataFrame) -> pd.DataFrame:
+def chance_rows(rows: DataFrame) -> DataFrame:
     """The rows (or items) of one model as those of guessing, where metric and settings tell what that gives."""
     if rows.empty:
         return rows

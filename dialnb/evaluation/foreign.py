@@ -8,8 +8,6 @@ be fine-tuned too. Any other model is only asked for its vectors.
 [[4.0, 1.0], [7.0, 1.0]]
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence

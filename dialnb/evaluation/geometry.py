@@ -1,7 +1,5 @@
 """Shape of an embedding space: alignment, uniformity, anisotropy, whitening, and how faithful a projection is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intent classification: prototypes (DSE), nearest neighbours (TaDSE) and few-shot fine-tuning (DSE)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -11,7 +9,7 @@ from scipy import sparse
 
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, few_shot_logits
 from dialnb.evaluation.foreign import as_trainable
-from dialnb.evaluation.metrics import Scores, accuracy, evaluator
+from dialnb.evaluation.metrics import Scores, accuracy, evaluator, top_accuracy
 from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits
 from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
 
@@ -52,7 +50,7 @@ def few_shot_vectors(
     """The vectors of the named parts of every split, with one encoding pass over the texts that any of them holds."""
     drawn = [[getattr(split, part) for part in parts] for split in splits]
     used = np.unique(np.concatenate([rows for split in drawn for rows in split]))
-    vectors = encode(encoder, [texts[row] for row in used], **{"max_length": 64} | encoding)
+    vectors = encode(encoder, [texts[row] for row in used], **encoding)
     for split in drawn:
         yield [vectors[np.searchsorted(used, rows)] for rows in split]
 
@@ -72,7 +70,7 @@ def evaluate_prototypes(
     known, asked = labelled(train, test)
     splits = few_shot_splits(known.labels, shots, seeds)
     support = few_shot_vectors(encoder, known.texts, splits.values(), **encoding)
-    queries = normalise(encode(encoder, asked.texts, **{"max_length": 64} | encoding))
+    queries = normalise(encode(encoder, asked.texts, **encoding))
     for ((k, seed), split), (vectors,) in zip(splits.items(), support):
         for form in forms:
             predictions = prototype_predictions(queries, vectors, known.ids[split.train], form)
@@ -101,7 +99,7 @@ def knn_predictions(
 def evaluate_knn(encoder: SupportsEncode, train: Examples, test: Examples, **encoding: Any) -> Scores:
     """Accuracy of the nearest neighbour over the full training set (TaDSE)."""
     known, asked = labelled(train, test)
-    references, queries = (encode(encoder, part.texts, **{"max_length": 64} | encoding) for part in (known, asked))
+    references, queries = (encode(encoder, part.texts, **encoding) for part in (known, asked))
     predictions = knn_predictions(queries, references, known.ids)[1]
     settings = {"protocol": "paper", "n": len(asked.ids), "method": "kNN", "k": 1}
     yield {"Accuracy": accuracy(predictions, asked.ids)}, settings
@@ -119,12 +117,8 @@ def finetune_intents(
 ) -> Scores:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
     encoder = as_trainable(encoder)
-
-    def score(logits: ndarray, ids: ndarray) -> float:
-        return accuracy(logits.argmax(1), ids)
-
     known, asked = labelled(train, test)
     parts = (known.texts, known.ids), known.labels, asked.texts
-    for logits, settings in few_shot_logits(encoder, *parts, score, (shots, seeds), recipe):
+    for logits, settings in few_shot_logits(encoder, *parts, top_accuracy, (shots, seeds), recipe):
         del settings["train_size"]
-        yield {"Accuracy": score(logits, asked.ids)}, settings
+        yield {"Accuracy": top_accuracy(logits, asked.ids)}, settings

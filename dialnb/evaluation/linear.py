@@ -4,9 +4,7 @@ Whitening on the training vectors makes the penalty blind to the encoder's coord
 vectors changes no prediction, so that a probe compares what vectors hold and not how they are scaled.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ from numpy import ndarray
 from torch.nn import functional
 
 from dialnb.errors import DataError
+from dialnb.evaluation.metrics import Score
 from dialnb.evaluation.vectors import SupportsEncode, encode
 
 PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
@@ -49,7 +48,7 @@ def whitening(vectors: ndarray) -> tuple[ndarray, ndarray]:
 def fit_linear(
     train: tuple[ndarray, ndarray],
     validation: tuple[ndarray, ndarray],
-    score: Callable[[ndarray, ndarray], float],
+    score: Score,
     *,
     penalties: Sequence[float] = PENALTIES,
 ) -> LinearProbe:
@@ -88,7 +87,7 @@ def probe_texts(
     encoder: SupportsEncode,
     texts: Sequence[Sequence[str]],
     targets: Sequence[ndarray],
-    score: Callable[[ndarray, ndarray], float],
+    score: Score,
     max_length: int,
 ) -> tuple[ndarray, dict[str, Any]]:
     """Logits of test texts by a layer on the frozen encoder, and how it was chosen.

@@ -5,8 +5,6 @@ R_n@k family of response selection (R_n@k, MRR, MAP, P@1 over labelled candidate
 prints them. A row is one measured value: task, dataset, metric, protocol, seed, value, n, then setting columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
@@ -17,14 +15,17 @@ from numpy import ndarray
 from pandas import DataFrame, concat
 
 from dialnb.errors import DataError
+from dialnb.files import Fields, Values
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
-Scores = Iterator[tuple[Mapping[str, float], dict[str, Any]]]
+Score = Callable[[ndarray, ndarray], float]
+"""A validation metric: of logits and targets."""
+Scores = Iterator[tuple[Mapping[str, float], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
 
-def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[dict[str, Any]]:
+def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[Values]:
     """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric.
 
     The settings are task, dataset, protocol, seed where it is not 0, and whatever else tells rows apart.
@@ -36,7 +37,7 @@ def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **sett
     return rows
 
 
-def tidy_frame(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def tidy_frame(rows: Iterable[Fields]) -> DataFrame:
     """A data frame of rows: the seven fixed columns first, setting columns in order of appearance."""
     frame = DataFrame(list(rows))
     settings = [column for column in frame.columns if column not in COLUMNS]
@@ -108,6 +109,11 @@ def accuracy(predictions: ndarray, labels: ndarray) -> float:
     if not len(labels):
         raise DataError("accuracy needs at least one test item, found none")
     return 100 * float(np.mean(predictions == labels))
+
+
+def top_accuracy(logits: ndarray, labels: ndarray) -> float:
+    """Share of items whose largest logit is that of their label, in percent."""
+    return accuracy(logits.argmax(1), labels)
 
 
 def f1_scores(labels: ndarray, predictions: ndarray) -> dict[str, float]:

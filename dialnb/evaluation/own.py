@@ -1,12 +1,9 @@
 """A score for one's own data: the evaluator that fits what a file holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import pandas as pd
 import torch
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.records import SelectionGroup
@@ -27,8 +24,7 @@ CANDIDATES = 10
 
 def adversarial_scores(place: str, records: Dataset) -> DataFrame:
     """UMS' adversarial test on lists of replies (or dialogues, from which they are made) of one's own."""
-    lists = list(records) if records.table.kind == "SelectionGroup" else _next_utterances(records)
-    return evaluate_adversarial(reply_scorer(place), lists, dataset=records.name)
+    return evaluate_adversarial(reply_scorer(place), _lists(records), dataset=records.name)
 
 
 def reply_scorer(place: str) -> Scorer:
@@ -76,9 +72,9 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
             if len(set(parts[0].column("intent"))) < 2:
                 raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
             rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
-            return pd.concat(rows, ignore_index=True)
-        case "Dialogue" | "SelectionGroup" as kind:
-            lists = _next_utterances(records) if kind == "Dialogue" else list(records)
+            return concat(rows, ignore_index=True)
+        case "Dialogue" | "SelectionGroup":
+            lists = _lists(records)
             return selection_rows(cosine_scorer(once)(lists), [each.labels for each in lists], dataset=name)
         case "QuestionAnswer":
             return evaluate_blocks(once, list(records), dataset=name, size=min(100, len(records)))
@@ -90,8 +86,10 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
             raise DataError(f"{name} holds nothing that can be scored by itself ({kind})")
 
 
-def _next_utterances(records: Dataset) -> list[SelectionGroup]:
-    """The next utterance of dialogues among up to ten, as many as there are others."""
+def _lists(records: Dataset) -> list[SelectionGroup]:
+    """Lists of replies as they are; of dialogues the next utterance among up to ten, as many as there are others."""
+    if records.table.kind == "SelectionGroup":
+        return list(records)
     turns = [len(record.utterances) - 2 for record in records]
     others = sum(max(0, count) for count in turns) - max(turns)
     return selection_of(records, min(CANDIDATES, max(2, others + 1)))

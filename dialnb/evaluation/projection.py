@@ -1,20 +1,19 @@
 """Embedding spaces on paper: seeded t-SNE and UMAP, each with a number that says how far the picture can be trusted."""
 
-from __future__ import annotations
-
 import numpy as np
-import pandas as pd
+from numpy import ndarray
+from pandas import DataFrame
 
 from dialnb.errors import DataError, DialnbError, check_known
 from dialnb.evaluation.geometry import neighbourhood_preservation
 from dialnb.evaluation.vectors import normalise
 
+NEIGHBOURS = 10
+"""Of a point, that a projection should preserve."""
 METHODS = {"tsne": "t-SNE", "umap": "UMAP"}
 
 
-def project(
-    vectors: np.ndarray, method: str = "tsne", *, seed: int, perplexity: float = 30, neighbours: int = 10
-) -> pd.DataFrame:
+def project(vectors: ndarray, method: str = "tsne", *, seed: int, perplexity: float = 30) -> DataFrame:
     """One row per vector: x, y, the method, and the neighbourhood preservation of the whole picture (same in each row).
 
     Cosine geometry: vectors are normalised first. Both methods start from the principal components, run on one thread
@@ -26,23 +25,28 @@ def project(
     points = np.asarray(vectors, np.float32)
     if points.ndim != 2 or points.shape[1] < 2 or not np.isfinite(points).all():
         raise DataError(f"a projection needs finite vectors [n, d >= 2]; got {points.shape}, or NaN or infinity in it")
-    fewest = int(max(perplexity, 2 * neighbours)) + 1
+    fewest = int(max(perplexity, 2 * NEIGHBOURS)) + 1
     if len(points) < fewest:
         raise DataError(
-            f"perplexity {perplexity:g} and {neighbours} neighbours need at least {fewest} points, got {len(points)}; "
+            f"perplexity {perplexity:g} and {NEIGHBOURS} neighbours need at least {fewest} points, got {len(points)}; "
             "project more points or ask for smaller neighbourhoods"
         )
+    from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
         points = normalise(points)
-        places = (_tsne if method == "tsne" else _umap)(points, _principal(points), seed, perplexity)
-        kept = neighbourhood_preservation(points, places, neighbours)
-    frame = pd.DataFrame(places.astype(np.float64), columns=["x", "y"])
+        start = _principal(points)
+        if method == "umap":
+            places = _umap(points, start, seed, perplexity)
+        else:
+            places = TSNE(perplexity=perplexity, init=start, random_state=seed, n_jobs=1).fit_transform(points)
+        kept = neighbourhood_preservation(points, places, NEIGHBOURS)
+    frame = DataFrame(places.astype(np.float64), columns=["x", "y"])
     return frame.assign(method=METHODS[method], preservation=kept)
 
 
-def _principal(points: np.ndarray) -> np.ndarray:
+def _principal(points: ndarray) -> ndarray:
     """The first two principal components, tiny (as t-SNE wants its start) and with settled signs."""
     centred = points - points.mean(0)
     directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
@@ -51,13 +55,7 @@ def _principal(points: np.ndarray) -> np.ndarray:
     return (start * (1e-4 / max(float(start[:, 0].std()), 1e-12))).astype(np.float32)
 
 
-def _tsne(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
-    from sklearn.manifold import TSNE
-
-    return TSNE(perplexity=perplexity, init=start, random_state=seed, n_jobs=1).fit_transform(points)
-
-
-def _umap(points: np.ndarray, start: np.ndarray, seed: int, perplexity: float) -> np.ndarray:
+def _umap(points: ndarray, start: ndarray, seed: int, perplexity: float) -> ndarray:
     """UMAP by its two steps, on exact neighbours: its own search for them takes longest to compile."""
     try:
         from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding

@@ -1,7 +1,5 @@
 """Semantic retrieval (DialogueCSE): rank each query's pool of relevant and irrelevant sentences by cosine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

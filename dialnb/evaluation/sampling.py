@@ -1,7 +1,5 @@
 """Few-shot splits and response blocks: drawn once per seed, from labels alone, and so shared by all models."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Three protocols, which differ in what the threshold may see:
 Rows of protocol ``floor`` are the two trivial detectors: always reject, and never reject.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -75,7 +73,7 @@ def evaluate_scope(
             "load the variant that has them or leave this protocol out"
         )
     train_ids, test_ids = (np.where(np.array(part.labels) == out_label, OUT, part.ids) for part in (known, asked))
-    queries = normalise(encode(encoder, asked.texts, max_length=64))
+    queries = normalise(encode(encoder, asked.texts))
     every = len(test_ids)
     out = int((test_ids == OUT).sum())
     n = {"Accuracy": every, "In-Accuracy": every - out, "OOS-Accuracy": every, "OOS-Recall": out, "Ave": every}

@@ -4,17 +4,16 @@ Ties count against the true response. Where file order decides instead (the pape
 beside it as ``ties="file"``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy import ndarray
 from scipy import sparse
+from torch import Tensor
 from torch.nn import functional
 
 from dialnb.data.records import QuestionAnswer, SelectionGroup
@@ -26,7 +25,8 @@ from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
 
 Pairs = Sequence[QuestionAnswer]
-Scorer = Callable[[Sequence[SelectionGroup]], Sequence[Sequence[float]]]
+Groups = Sequence[SelectionGroup]
+Scorer = Callable[[Groups], Sequence[Sequence[float]]]
 PROTOCOLS: dict[Ties, str] = {"against": "paper", "file": "code"}
 
 
@@ -71,11 +71,11 @@ def evaluate_blocks(
 @evaluator("response selection")
 def evaluate_candidates(
     encoder: SupportsEncode,
-    groups: Sequence[SelectionGroup],
+    groups: Groups,
     *,
-    protocol: Literal["paper", "code"] = "paper",
+    protocol: str = "paper",
     response_length: int = 32,
-    truncate: Literal["right", "left"] = "right",
+    truncate: str = "right",
 ) -> Scores:
     """Dialogue-level selection: Top-k of the true response among listed candidates, by cosine with the joined context.
 
@@ -103,11 +103,11 @@ def cosine_scorer(
     encoder: SupportsEncode,
     max_length: int = 128,
     response_length: int | None = None,
-    truncate: Literal["right", "left"] = "left",
+    truncate: str = "left",
 ) -> Scorer:
     """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
 
-    def score(groups: Sequence[SelectionGroup]) -> list[list[float]]:
+    def score(groups: Groups) -> list[list[float]]:
         contexts = [" ".join(" ".join(group.context).split()) for group in groups]
         sizes = [len(group.candidates) for group in groups]
         listed = [text for group in groups for text in group.candidates]
@@ -140,7 +140,7 @@ class ScoreOnce:
         self.scorer = scorer
         self.known = {}
 
-    def __call__(self, groups: Sequence[SelectionGroup]) -> list[list[float]]:
+    def __call__(self, groups: Groups) -> list[list[float]]:
         new = {}
         for group in groups:
             for text in group.candidates:
@@ -165,7 +165,7 @@ def selection_rows(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[
         yield values, {"protocol": protocol, "ties": ties, **counts}
 
 
-def response_loss(queries: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+def response_loss(queries: Tensor, responses: Tensor) -> Tensor:
     """Cross-entropy of raw dot products from each query to the responses of the batch, one direction (DSE's code)."""
     scores = (queries @ responses.T).float()
     return functional.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
@@ -193,25 +193,23 @@ def finetune_responses(
         *sides, texts = _sides(pairs)
         pools.append([*(encoder.tokenize(side, max_length=recipe.max_length) for side in sides), texts])
 
-    def chosen(side: Sequence, rows: ndarray) -> list:
-        return [side[row] for row in rows]
-
     def scores(model: Any, pool: list, blocks: ndarray) -> dict[str, float]:
         rows = blocks.ravel()
-        queries, responses = (in_batches(model.embed, chosen(side, rows)) for side in pool[:2])
+        queries, responses = (in_batches(model.embed, side[rows]) for side in pool[:2])
         return top_k(block_ranks(queries, responses, np.arange(blocks.size).reshape(blocks.shape), pool[2][rows]))
+
+    def tuned(k: int, seed: int) -> Any:
+        model, split = encoder.clone(), response_split(len(train), k, seed, validation=size)
+        finetune(
+            model,
+            k,
+            lambda rows: response_loss(*(model.embed(side[split.train[rows]]) for side in pools[0][:2])),
+            lambda: sum(scores(model, pools[0], split.validation[None]).values()),
+            recipe,
+        )
+        return model
 
     blocks = response_blocks(len(test), size)
     for k, seed in product(shots, seeds):
-        split = response_split(len(train), k, seed, validation=size)
-        model = encoder.clone()
-
-        def loss(batch: ndarray, model=model, split=split) -> torch.Tensor:
-            return response_loss(*(model.embed(chosen(side, split.train[batch])) for side in pools[0][:2]))
-
-        def validate(model=model, split=split) -> float:
-            return sum(scores(model, pools[0], split.validation[None]).values())
-
-        finetune(model, k, loss, validate, recipe)
         settings = {"seed": seed, "shots": k, "candidates": size, "method": "fine-tuning"}
-        yield scores(model, pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}
+        yield scores(tuned(k, seed), pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}

@@ -1,7 +1,5 @@
 """How close two sentences are: correlation with human scores (D-STS of DialogueCSE), and the NLI probe of DSE."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From texts to vectors, and large products of vectors in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +10,7 @@ from scipy import sparse
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
 from dialnb.evaluation.foreign import as_encoder
+from dialnb.files import Values
 from dialnb.tokens import Numbers
 
 BLOCK_ELEMENTS = 1 << 26
@@ -34,13 +33,12 @@ class EncodeOnce:
             self.asking = encoder.asking
 
     def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
+        if not len(texts):
+            return self.encoder.encode([], **settings)
         known = self.known.setdefault(repr(sorted(settings.items())), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new or not len(texts):
-            vectors = self.encoder.encode(new, **settings)
-            known.update(zip(new, vectors))
-        if not len(texts):
-            return vectors
+        if new:
+            known.update(zip(new, self.encoder.encode(new, **settings)))
         rows = [known[text] for text in texts]
         return sparse.vstack(rows, "csr") if sparse.issparse(rows[0]) else np.stack(rows)
 
@@ -61,9 +59,9 @@ def encode_unique(
     return vectors, rows
 
 
-def encode(encoder: SupportsEncode, texts: Sequence[str], **settings: Any) -> ndarray:
+def encode(encoder: SupportsEncode, texts: Sequence[str], max_length: int = 64, **settings: Any) -> ndarray:
     """One vector per text, in order (each distinct text is encoded once)."""
-    vectors, rows = encode_unique(encoder, texts, **settings)
+    vectors, rows = encode_unique(encoder, texts, max_length=max_length, **settings)
     return vectors[rows]
 
 
@@ -135,8 +133,8 @@ def listed_scores(
     asked: Sequence[str],
     listed: Sequence[str],
     sizes: Sequence[int],
-    query_settings: dict[str, Any],
-    settings: dict[str, Any],
+    query_settings: Values,
+    settings: Values,
 ) -> ndarray:
     """The score of every listed text with its query, ``sizes`` of them for each: their cosine, or, of an encoder with
     vectors of its own for what is asked (``asking``), their dot product."""

@@ -91,8 +91,9 @@ def matching(dialogue: Dialogue, seed: int) -> Styler:
             "said before": " … ".join(before[::-1]),
             "response": right,
             "said after": " … ".join(after),
+            "wrong responses": " / ".join(wrong),
         }
-        rows.append(row | {"wrong responses": " / ".join(wrong)})
+        rows.append(row)
     return table(DataFrame(rows), "DialogueCSE: the turns around a response tell it from others")
 
 

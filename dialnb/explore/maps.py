@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 from textwrap import wrap
 
-import pandas as pd
 from matplotlib.figure import Figure
+from pandas import DataFrame, concat
 from plotly.subplots import make_subplots
 
 from dialnb import plots
@@ -35,7 +35,7 @@ class SpaceMap:
     """Rows of ``panel``, ``projection``, ``x``, ``y``, ``preservation``, ``text``, ``detail`` and the columns named in
     ``colours``: a panel each, side by side, and menus for projection and colour."""
 
-    data: pd.DataFrame
+    data: DataFrame
     colours: tuple[str, ...]
     title: str = ""
 
@@ -58,7 +58,7 @@ class SpaceMap:
         rows = []
         for colour in self.colours:
             rows.append(self.data.assign(place=place, row=f"by {colour}", label=self.data[colour]))
-        data = pd.concat(rows, ignore_index=True)
+        data = concat(rows, ignore_index=True)
         return plots.projection_panels(
             data,
             panels="place",
@@ -109,7 +109,7 @@ class SpaceMap:
         return f"<b>{_plain(panel)}</b>, neighbours preserved: {shown['preservation'].iloc[0]:.2f}"
 
 
-def _trace(points: pd.DataFrame, label: str, style: tuple) -> Values:
+def _trace(points: DataFrame, label: str, style: tuple) -> Values:
     """The points of one label; one's own sentences are rings, and plotly's triangles look smaller than they are."""
     tint, symbol = style[0], LOOK["symbols"][style[1]]
     size, edge = (11, {"width": 2, "color": INK}) if label == OWN else (8, {"width": 0.5, "color": "white"})

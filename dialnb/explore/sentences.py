@@ -1,12 +1,11 @@
 """Sentences of one's own among those of the corpora: how similar, next to which, and where on the map."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from pandas import DataFrame
+from pandas import DataFrame, Series, concat
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
@@ -102,7 +101,7 @@ class Space:
                 "corpus": OWN,
             }
         )
-        self._planes: dict[tuple[str, str], DataFrame] = {}
+        self.plane = cache(self._plane)
 
     def map(self, method: str = RAW) -> Panel:
         """The map of one method, to be chosen."""
@@ -172,28 +171,26 @@ class Space:
         projections: Sequence[str],
         colours: tuple[str, ...],
     ) -> SpaceMap:
-        planes = [self._plane(method, projection) for method in methods for projection in projections]
+        planes = [self.plane(method, projection) for method in methods for projection in projections]
         title = f"What people ask, seen by {' and '.join(methods)}"
-        return SpaceMap(pd.concat(planes, ignore_index=True), colours, title)
+        return SpaceMap(concat(planes, ignore_index=True), colours, title)
 
     def _plane(self, method: str, projection: str) -> DataFrame:
-        """All points on a plane, with what a map says of them; made once."""
-        if (method, projection) not in self._planes:
-            placed = pd.DataFrame(self.placed_well)
-            raw, trained = placed[RAW], placed.drop(columns=RAW)
-            label = pd.Series("right for none", placed.index)
-            label[raw] = "right for raw, not for all"
-            label[~raw & trained.any(axis=1)] = "right for trained ones only"
-            label[placed.all(axis=1)] = "right for all"
-            names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
-            right = [f"\nnearest is right for: {name}" for name in names]
-            marked = self.utterances.assign(method=label, right=right)
-            points = pd.concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
-            points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
-            vectors = self.encoders[method].encode(points["text"].tolist())
-            plane = project(vectors, projection, seed=self.seed).drop(columns="method")
-            self._planes[method, projection] = plane.join(points).assign(panel=method, projection=METHODS[projection])
-        return self._planes[method, projection]
+        """All points on a plane, with what a map says of them."""
+        placed = DataFrame(self.placed_well)
+        raw, trained = placed[RAW], placed.drop(columns=RAW)
+        label = Series("right for none", placed.index)
+        label[raw] = "right for raw, not for all"
+        label[~raw & trained.any(axis=1)] = "right for trained ones only"
+        label[placed.all(axis=1)] = "right for all"
+        names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
+        right = [f"\nnearest is right for: {name}" for name in names]
+        marked = self.utterances.assign(method=label, right=right)
+        points = concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
+        points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
+        vectors = self.encoders[method].encode(points["text"].tolist())
+        plane = project(vectors, projection, seed=self.seed).drop(columns="method")
+        return plane.join(points).assign(panel=method, projection=METHODS[projection])
 
 
 def _shared_utterances(count: int) -> DataFrame:

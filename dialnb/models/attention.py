@@ -10,8 +10,6 @@ Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probab
   than 32 tokens: fine-tuning at 128 kept the host busy for minutes and the GPU idle, most likely compiling ``short``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,6 +19,7 @@ try:
 except ImportError:  # no Triton on this machine
     attention_kernel = None
 
+NARROW = (torch.bfloat16, torch.float16)
 SHORT = 128
 SHORT_EXACT = 32
 """As ``SHORT``, in full precision."""
@@ -30,10 +29,15 @@ def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
     """Whether a GPU kernel serves sequences of up to ``block`` tokens."""
     if device.type != "cuda":
         return False
-    narrow = dtype in (torch.bfloat16, torch.float16)
+    narrow = dtype in NARROW
     if block <= (SHORT if narrow else SHORT_EXACT):
         return attention_kernel is not None and dtype != torch.float64
     return narrow
+
+
+def widened(x: Tensor) -> Tensor:
+    """In float32 what is narrower."""
+    return x.float() if x.dtype in NARROW else x
 
 
 def block_size(longest: int, limit: int = 512) -> int:

@@ -4,25 +4,25 @@
 >>> flowing = Transformed(encoder, flow)                                 # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from dialnb.errors import DataError
 
 
+@dataclass
 class WordVectors:
     """Average of the encoder's input word vectors, special tokens left out (what GloVe averages are to the papers)."""
 
-    def __init__(self, encoder) -> None:
-        self.encoder = encoder
+    encoder: Any
 
-    def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], max_length: int | None = None, **_: Any) -> ndarray:
         """Vectors ``[n, width of the word table]``; a text without words is the zero vector."""
         tokens = self.encoder.tokenize(texts, max_length)
         table = self.encoder.transformer.get_input_embeddings().weight.detach().float().cpu().numpy()
@@ -33,27 +33,28 @@ class WordVectors:
         return sums / np.maximum(np.bincount(rows, minlength=len(tokens)), 1)[:, None]
 
 
+@dataclass
 class Transformed:
     """An encoder whose vectors pass through a transformation of the whole set: whitening, or a flow.
 
     As in the papers, the transformation is fitted on the very sentences that are encoded together.
     """
 
-    def __init__(self, encoder, transform: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.encoder, self.transform = encoder, transform
+    encoder: Any
+    transform: Callable[[ndarray], ndarray]
 
-    def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], **settings: Any) -> ndarray:
         return self.transform(self.encoder.encode(texts, **settings))
 
 
 class Coupling(nn.Module):
     """Affine coupling: one half of the (shuffled) dimensions scales and shifts the other half; Glow and RealNVP."""
 
-    def __init__(self, dim: int, generator: torch.Generator, hidden: int = 128) -> None:
+    def __init__(self, dim: int, generator: torch.Generator) -> None:
         super().__init__()
         self.register_buffer("order", torch.randperm(dim, generator=generator))
         self.kept = dim // 2
-        self.net = nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (dim - self.kept)))
+        self.net = nn.Sequential(nn.Linear(self.kept, 128), nn.ReLU(), nn.Linear(128, 2 * (dim - self.kept)))
         nn.init.normal_(self.net[0].weight, std=self.kept**-0.5, generator=generator)
         for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
             nn.init.zeros_(parameter)
@@ -85,7 +86,7 @@ class Flow(nn.Module):
         return x, total
 
 
-def flow(vectors: np.ndarray, steps: int = 200, seed: int = 0) -> np.ndarray:
+def flow(vectors: ndarray, steps: int = 200, seed: int = 0) -> ndarray:
     """The flow baseline: standardise ``vectors``, fit a :class:`Flow` to them by maximum likelihood, and apply it.
 
     The encoder is not touched, as in BERT-flow.

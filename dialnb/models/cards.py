@@ -1,44 +1,27 @@
 """Model cards: what an encoder was made from, how, under which licences, and how it scores."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import pandas as pd
 from jinja2 import Template
+from pandas import DataFrame
 
 from dialnb.data.corpora import Conversation
 from dialnb.data.sources import load_registry
 
 
-def pretraining_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: pd.DataFrame, facts) -> str:
-    """The card of an encoder made from scratch."""
-    size = sum(p.numel() for p in encoder.parameters()) / 1e6
-    c = encoder.transformer.config
-    what = (
-        f"A small {recipe.kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
-        f"parameters, {len(encoder.tokenizer):,} uncased word pieces of its own), made from scratch by dialnb with "
-        f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'}"
-        " on dialogues. Mean pooling. English, task-oriented and technical chat; nothing was removed from the corpora, "
-        "so it may reflect their biases. A research baseline, not a product."
-    )
-    settings = asdict(recipe) | asdict(recipe.settings)
-    settings.pop("settings")
-    return _card(encoder, what, dialogues, settings, result, summary, facts)
-
-
-def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], result, summary: pd.DataFrame, facts) -> str:
+def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], *facts) -> str:
     """The card of an encoder trained by one of the papers' recipes."""
     name, start, settings = recipe
     what = f"Trained by the {name} recipe from the encoder `{start}` with dialnb. {encoder.pooling.title()} pooling."
-    return _card(encoder, what, dialogues, asdict(settings), result, summary, facts)
+    return card(encoder, what, dialogues, asdict(settings), *facts)
 
 
-def _card(encoder, what: str, dialogues, settings: dict, result, summary: pd.DataFrame, facts: dict) -> str:
+def card(encoder, what: str, dialogues, settings: dict, result, summary: DataFrame, facts: dict) -> str:
+    """The card of an encoder that is ``what`` it says."""
     counts = Counter()
     for dialogue in dialogues:
         counts[dialogue.corpus] += len(dialogue.utterances)

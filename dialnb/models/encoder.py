@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from dialnb.errors import DataError, Offline, check_known
 from dialnb.models import packed as packed_path
+from dialnb.models.attention import NARROW, widened
 from dialnb.models.graphs import Graphs
 from dialnb.models.places import READOUT, absent, can_ask_hub, fetch_encoder
 from dialnb.models.saving import check_seal, read_readout, require_finite, save_encoder
@@ -30,7 +31,6 @@ from dialnb.seeding import seeded
 from dialnb.tokens import Numbers, Packed, Tokens, pack
 
 POOLINGS = ("mean", "cls", "pooler", "max")
-NARROW = (torch.bfloat16, torch.float16)
 
 
 class Encoder(nn.Module):
@@ -145,8 +145,7 @@ class Encoder(nn.Module):
         pooling = pooling or self.pooling
         check_known("pooling", pooling, POOLINGS)
         if pooling in ("mean", "max"):
-            wide = states.float() if states.dtype in NARROW else states
-            vectors = torch.segment_reduce(wide, pooling, lengths=batch.lengths, axis=0, unsafe=True)
+            vectors = torch.segment_reduce(widened(states), pooling, lengths=batch.lengths, axis=0, unsafe=True)
             return vectors[batch.rank]
         if len(states) > len(batch.rank):
             states = states[batch.starts[:-1].long()]
@@ -155,8 +154,8 @@ class Encoder(nn.Module):
             pooler = getattr(self.transformer, "pooler", None)
             if pooler is None:
                 raise DataError(f"encoder {self.name!r} has no pooler layer: use pooling='cls' or 'mean'")
-            first = torch.tanh(F.linear(first, pooler.dense.weight.to(first.dtype), pooler.dense.bias.to(first.dtype)))
-        return first.float() if first.dtype in NARROW else first
+            first = torch.tanh(packed_path.linear(first, packed_path.part_of(pooler.dense)))
+        return widened(first)
 
     def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""

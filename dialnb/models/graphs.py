@@ -5,8 +5,6 @@ ten times as long as the GPU takes for them. A graph starts them all at once. It
 filled up with short sequences that nobody reads, to one of a few numbers of tokens.
 """
 
-from __future__ import annotations
-
 import gc
 import warnings
 from collections import Counter

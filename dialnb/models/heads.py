@@ -1,15 +1,16 @@
 """What objectives put on top of the encoder while training, and drop afterwards."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dialnb.models.attention import widened
+from dialnb.models.packed import linear, part_of
 
-def contrastive_head(dim: int, out: int = 128) -> nn.Module:
+
+def contrastive_head(dim: int) -> nn.Module:
     """DSE's head: Linear(d, d), ReLU, Linear(d, 128), both without bias."""
-    return nn.Sequential(nn.Linear(dim, dim, bias=False), nn.ReLU(), nn.Linear(dim, out, bias=False))
+    return nn.Sequential(nn.Linear(dim, dim, bias=False), nn.ReLU(), nn.Linear(dim, 128, bias=False))
 
 
 def tanh_head(dim: int) -> nn.Module:
@@ -20,18 +21,16 @@ def tanh_head(dim: int) -> nn.Module:
 class WordHead(nn.Module):
     """Masked-language-model head: Linear, GELU, LayerNorm, then the word table as output layer (tied), plus a bias."""
 
-    def __init__(self, dim: int, vocabulary: int, width: int | None = None, eps: float = 1e-12) -> None:
+    def __init__(self, dim: int, vocabulary: int, width: int | None = None) -> None:
         super().__init__()
         width = width or dim
         self.dense = nn.Linear(dim, width)
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """Logits ``[n, vocabulary]``; the product runs in the precision of ``states``, the logits are float32."""
-        inner = F.gelu(F.linear(states, self.dense.weight.to(states.dtype), self.dense.bias.to(states.dtype)))
-        wide = torch.promote_types(inner.dtype, torch.float32)
-        inner = F.layer_norm(inner.to(wide), inner.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
-        return F.linear(inner.to(states.dtype), words.to(states.dtype)).to(wide) + self.bias
+        inner = self.norm(widened(F.gelu(linear(states, part_of(self.dense)))))
+        return widened(F.linear(inner.to(states.dtype), words.to(states.dtype))) + self.bias

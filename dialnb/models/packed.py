@@ -6,8 +6,6 @@ layers is compiled; weights stay in float32 and are cast on use, so ``dtype=torc
 float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cache, partial
@@ -25,6 +23,7 @@ from dialnb.models.attention import (
     has_kernel,
     kernel_attention,
     padded_attention,
+    widened,
 )
 from dialnb.tokens import Packed
 
@@ -33,7 +32,6 @@ ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": partial(F.gelu, appro
 Part = tuple[Tensor, Tensor]  # weight and bias
 
 
-LAYER = "query key value output attention_norm inner outer norm"
 BERT = (
     "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
     "intermediate.dense output.dense output.LayerNorm"
@@ -42,7 +40,7 @@ DISTILBERT = (
     "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
     "ffn.lin1 ffn.lin2 output_layer_norm"
 )
-Layer = namedtuple("Layer", LAYER)
+Layer = namedtuple("Layer", "query key value output attention_norm inner outer norm")
 """The eight parts of one transformer layer, whatever the family calls them, each a weight and a bias."""
 
 
@@ -123,14 +121,14 @@ def _stack(
     """All layers; where only some ``rows`` are asked for, the last one goes on with these alone after attention."""
     for i, layer in enumerate(layers):
         weights, biases = zip(layer.query, layer.key, layer.value)
-        qkv = _linear(x, (torch.cat(weights), torch.cat(biases)))
+        qkv = linear(x, (torch.cat(weights), torch.cat(biases)))
         qkv = qkv.view(len(x), 3, shared.heads, -1)
         context = attend(qkv, starts, seeds[i : i + 1], dropout=shared.attention_dropout).flatten(1)
         if rows is not None and i == len(layers) - 1:
             x, context = x[rows], context[rows]
-        x = _add_and_norm(x, _linear(context, layer.output), shared.output_dropout, layer.attention_norm, shared.eps)
-        inner = ACTIVATIONS[shared.activation](_linear(x, layer.inner))
-        x = _add_and_norm(x, _linear(inner, layer.outer), shared.hidden_dropout, layer.norm, shared.eps)
+        x = _add_and_norm(x, linear(context, layer.output), shared.output_dropout, layer.attention_norm, shared.eps)
+        inner = ACTIVATIONS[shared.activation](linear(x, layer.inner))
+        x = _add_and_norm(x, linear(inner, layer.outer), shared.hidden_dropout, layer.norm, shared.eps)
     return x
 
 
@@ -157,7 +155,7 @@ def _compiled(block: int, width: int, depth: int, shared: Shared) -> Callable:
     return call
 
 
-def _linear(x: Tensor, part: Part) -> Tensor:
+def linear(x: Tensor, part: Part) -> Tensor:
     weight, bias = part
     return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
@@ -169,8 +167,7 @@ def _add_and_norm(x: Tensor, change: Tensor, dropout: float, part: Part, eps: fl
 
 def _norm(x: Tensor, part: Part, eps: float) -> Tensor:
     """Layer normalisation, in float32 inside where the stream is narrower."""
-    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    weight, bias = part
+    wide, (weight, bias) = widened(x), part
     return F.layer_norm(wide, weight.shape, weight.to(wide.dtype), bias.to(wide.dtype), eps).to(x.dtype)
 
 
@@ -183,10 +180,10 @@ def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, dropout: 
     if hasattr(table, "token_type_embeddings"):
         types = packed.types if packed.types is not None else torch.zeros_like(packed.ids)
         x = x + F.embedding(types, table.token_type_embeddings.weight)
-    x = _norm(x, _part(table.LayerNorm), table.LayerNorm.eps).to(dtype)
+    x = _norm(x, part_of(table.LayerNorm), table.LayerNorm.eps).to(dtype)
     x = F.dropout(x, dropout, dropout > 0)
     if hasattr(transformer, "embeddings_project"):
-        x = _linear(x, _part(transformer.embeddings_project))
+        x = linear(x, part_of(transformer.embeddings_project))
     return x
 
 
@@ -198,10 +195,10 @@ def stack_of(transformer: nn.Module) -> nn.Module:
 def _layer(module: nn.Module) -> Layer:
     """The parts of a layer of the transformer, DistilBERT's or the others'."""
     names = DISTILBERT if hasattr(module, "ffn") else BERT
-    return Layer(*map(_part, attrgetter(*names.split())(module)))
+    return Layer(*map(part_of, attrgetter(*names.split())(module)))
 
 
-def _part(module: nn.Module) -> Part:
+def part_of(module: nn.Module) -> Part:
     return module.weight, module.bias
 
 

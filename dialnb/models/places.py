@@ -4,8 +4,6 @@ Encoders with known bytes (`dialnb data list`) are checked against them wherever
 the hub by its own client, or from a mirror folder, where the files of FILES are looked for.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +98,7 @@ def fetch_encoder(name: str | Path) -> Place:
         return place
     store = default_store()
     files = source.files if is_pinned(source) else [file for file in source.files if store.has(source, file)]
-    upstream = place.kind == "hub" and not store.offline and hub_answers()
+    upstream = place.kind == "hub" and can_ask_hub()
     try:
         store.fetch(source, [file.key for file in files], upstream)
     except Offline as error:

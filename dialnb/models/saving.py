@@ -4,8 +4,6 @@ A folder says how a text becomes one vector (length, prompt, pooling, normalisat
 sentence-transformers, and in ``hashes.json`` what its own files are.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -18,7 +16,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import make_folder, sha256
+from dialnb.files import Values, make_folder, sha256, write_json
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
@@ -75,17 +73,22 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     encoder.tokenizer.save_pretrained(folder)
     modules = []
     for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
-        module = {"idx": number, "name": str(number), "path": f"{number}_{kind}" if number else ""}
-        modules.append(module | {"type": f"sentence_transformers.models.{kind}"})
-    prompts: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}}
+        module = {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        modules.append(module)
+    prompts: Values = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
     pooling = {flag: encoder.pooling == name for flag, name in FLAGS.items()}
     (folder / POOLING).parent.mkdir()
-    _json(folder / POOLING, {"word_embedding_dimension": encoder.dim, **pooling, "include_prompt": True})
-    _json(folder / MODULES, modules)
-    _json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
-    _json(folder / PROMPTS, prompts)
+    write_json(folder / POOLING, {"word_embedding_dimension": encoder.dim, **pooling, "include_prompt": True})
+    write_json(folder / MODULES, modules)
+    write_json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
+    write_json(folder / PROMPTS, prompts)
     (folder / CARD).write_text(card or _plain_card(encoder), encoding="utf-8")
     seal(folder)
 
@@ -100,7 +103,7 @@ def _stored(transformer, dtype: torch.dtype | None) -> dict[str, Tensor]:
     return tensors
 
 
-def read_readout(folder: Path, pooling: str | None = None) -> tuple[dict[str, Any], bool]:
+def read_readout(folder: Path, pooling: str | None = None) -> tuple[Values, bool]:
     """What a folder says in the files of sentence-transformers, as an `Encoder` takes it, and whether it wants texts in
     lower case; what dialnb cannot do is refused.
 
@@ -161,7 +164,7 @@ def seal(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in (HASHES, CARD):
             hashes[path.relative_to(folder).as_posix()] = sha256(path)
-    _json(folder / HASHES, hashes)
+    write_json(folder / HASHES, hashes)
 
 
 def check_seal(folder: Path) -> None:
@@ -208,7 +211,3 @@ def _read(path: Path, kind: type) -> Any:
         words = {dict: "an object", list: "a list", str: "a text"}
         raise DataError(f"{path} holds {words.get(type(value), 'a number')}, expected {words[kind]}")
     return value
-
-
-def _json(path: Path, value) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

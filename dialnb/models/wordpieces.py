@@ -1,7 +1,5 @@
 """Texts to token ids, once: special tokens added here, truncation on either side, results cached on disk by content."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from dialnb.plots.style import (
     COLUMN,
@@ -75,13 +74,13 @@ def sweep(
             colour, marker, dashes = styles[label]
             if dashed is not None:
                 dashes = "--" if label in dashed else "-"
-            look = {
-                "color": colour,
-                "marker": marker,
-                "linestyle": dashes,
-                "label": str(label),
-            }
-            banded |= _line(axes, rows, x, look)
+            scores = interval_of_seeds(rows, x)
+            (drawn,) = axes.plot(scores.index, scores["mean"], color=colour, linestyle=dashes, label=str(label))
+            drawn.set(marker=marker, markeredgecolor="white", markeredgewidth=0.5, markersize=6.5)
+            band = scores.dropna()
+            if len(band):
+                axes.fill_between(band.index, band["low"], band["high"], color=colour, alpha=0.16, lw=0)
+                banded = True
         panel = str(name).replace("_", " ")
         axes.set_title(panel or title)
         if place % 2 == 0:
@@ -91,25 +90,12 @@ def sweep(
         _mark_settings(axes, shown[x], log_x)
     if len(parts) > 1:
         figure.suptitle(title)
-    handles = grid[0].get_legend_handles_labels()[0] if line else []
-    if banded:
-        handles.append(Patch(color=LINE, label=f"95 % interval over {units}"))
-    legend_below(figure, handles, 2 * min(2, len(parts)))
+    bands = [Patch(color=LINE, label=f"95 % interval over {units}")] if banded else []
+    legend_below(figure, grid[0], 2 * min(2, len(parts)), *bands)
     return figure
 
 
-def _line(axes: Axes, rows: DataFrame, x: str, look: dict) -> bool:
-    """Draw the mean over everything but ``x``, and a band where several seeds give an interval (then True)."""
-    scores = interval_of_seeds(rows, x)
-    (drawn,) = axes.plot(scores.index, scores["mean"], **look)
-    drawn.set(markeredgecolor="white", markeredgewidth=0.5, markersize=6.5)
-    banded = scores.dropna()
-    if len(banded):
-        axes.fill_between(banded.index, banded["low"], banded["high"], color=look["color"], alpha=0.16, lw=0)
-    return len(banded) > 0
-
-
-def _mark_settings(axes: Axes, settings: pd.Series, log_x: bool) -> None:
+def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
     """Name every setting on the axis, where they are few."""
     ticks = np.unique(settings.dropna())
     axes.grid(axis="y")
@@ -149,7 +135,7 @@ def training_curves(data: DataFrame) -> Figure:
     if 0 < APART * data["loss"].min() < data["loss"].max():
         losses.set_yscale("log")
     if many:
-        legend_below(figure, losses.get_legend_handles_labels()[0], 2)
+        legend_below(figure, losses, 2)
     else:
         losses.legend()
     for axes in grid:
@@ -201,5 +187,5 @@ def grouped_bars(
     if data["value"].min() >= 0:
         axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    legend_below(figure, axes.get_legend_handles_labels()[0], len(kinds))
+    legend_below(figure, axes, len(kinds))
     return figure

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from dialnb.plots.sketch import Page, wrapped
 from dialnb.plots.style import BLUE, GREEN, ORANGE, RED, SOFT, WIDE, canvas, drawn_from
@@ -17,7 +17,7 @@ SEEN_NAME = r"$\hat{R}_i = M_i R$"
 
 
 @drawn_from("role", "text", "tokens", "width")
-def architecture(data: pd.DataFrame, *, candidates: int = 10) -> Figure:
+def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
     """Texts one a row, with ``role`` (context turns, then "response", then "negative"), ``tokens`` and ``width``.
 
     Every text goes through the same encoder. A turn of n tokens and a response of m give a matching matrix of n x m,
@@ -108,7 +108,7 @@ def _matrix(
 
 
 @drawn_from("model", "turn", "row", "word", "column", "response", "value")
-def matching_matrices(data: pd.DataFrame) -> Figure:
+def matching_matrices(data: DataFrame) -> Figure:
     """Matrices with cells ``value`` at (``row``, ``column``), named ``word`` and ``response``; a row of panels for each
     ``model``, a column for each ``turn``. Colours are centred on zero, each panel on its own scale."""
     from seaborn import heatmap

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-import pandas as pd
 from matplotlib.figure import Figure
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from dialnb.plots.style import BLUE, INK, SOFT, WIDE, canvas, drawn_from
 
@@ -18,7 +17,7 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     >>> groups_within({"a": 1.0, "b": 2.0, "c": 4.5, "d": 5.0}, 1.5)
     [('a', 'b'), ('c', 'd')]
     """
-    means = pd.Series(mean_ranks).sort_values(kind="stable")
+    means = Series(mean_ranks).sort_values(kind="stable")
     groups = []
     for start in range(len(means)):
         near = means.iloc[start:] - means.iloc[start] <= difference + 1e-12
@@ -29,7 +28,7 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     return groups
 
 
-def _mean_ranks(data: DataFrame) -> pd.Series:
+def _mean_ranks(data: DataFrame) -> Series:
     """The mean rank of each method, the best first."""
     return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
 

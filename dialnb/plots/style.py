@@ -16,7 +16,7 @@ from pandas import DataFrame
 
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import mean_interval
-from dialnb.files import make_folder
+from dialnb.files import Values, make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
@@ -34,7 +34,7 @@ WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
 
-def sheet(name: str) -> dict[str, Any]:
+def sheet(name: str) -> Values:
     """What a style sheet of this folder sets, and nothing else."""
     path = Path(__file__).with_name(f"{name}.mplstyle")
     return dict(matplotlib.rc_params_from_file(path, use_default_template=False))
@@ -71,8 +71,10 @@ def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tup
     return figure, list(grid[:count])
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], most: int) -> None:
-    """A legend under the panels, in at most so many columns, and in no more than the width of the figure holds."""
+def legend_below(figure: Figure, panel: Axes, most: int, *more: Artist) -> None:
+    """A legend under the panels of what one of them names, and more, in at most so many columns, and in no more than
+    the width of the figure holds."""
+    handles = [*panel.get_legend_handles_labels()[0], *more]
     for columns in range(min(most, len(handles)), 0, -1):
         legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
@@ -119,7 +121,7 @@ def smaller(png: bytes) -> bytes:
     return min(png, stored.getvalue(), key=len)
 
 
-def style_unless_set() -> dict[str, Any]:
+def style_unless_set() -> Values:
     """The project's style, or nothing where the caller has set it already (perhaps with other letters)."""
     return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
 

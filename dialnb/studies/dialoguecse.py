@@ -5,16 +5,14 @@ A corpus has the evaluation sets that its models are scored on: JDDC's dialogues
 ECD, of the same language and trade, are scored on JDDC too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from pandas import DataFrame, concat
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
@@ -28,6 +26,7 @@ from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Sentences, Sessions, thin
+from dialnb.files import Fields
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
@@ -81,12 +80,12 @@ class TestSet:
         return [query.text for query in self.queries]
 
 
-def needed(s: Mapping[str, Any]) -> list[str]:
+def needed(s: Fields) -> list[str]:
     """The corpora that a profile trains on: those with an evaluation set that it asks for."""
     return [name for name, tests in TESTS.items() if set(tests) & set(s["corpora"])]
 
 
-def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
+def corpus(run, name: str, s: Fields | None = None) -> Corpus:
     """Load a corpus at the level of data of a run, as large as the profile ``s`` of this notebook has it.
 
     Dialogues of fewer than four turns are dropped, but not in MDC (Section 5.1). No encoder is adapted to text that it
@@ -100,10 +99,8 @@ def corpus(run, name: str, s: Mapping[str, Any] | None = None) -> Corpus:
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
         return Corpus(name, dialogues, Sentences(parts), Sentences([load("bundled/dialogues", split="train")], parts))
     complete = list(run.data("ECD complete", SLUG).values())
-    if complete or not lacking:
-        dialogues = Sessions(complete or parts, 4, s["dialogues"])
-    else:
-        dialogues = Lacking(lacking[0])
+    there = complete or not lacking
+    dialogues = Sessions(complete or parts, 4, s["dialogues"]) if there else Lacking(lacking[0])
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
@@ -148,18 +145,13 @@ def rebuilt(run, name: str) -> list[RetrievalQuery]:
     return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
 
 
-def rebuild(
-    records: Dataset,
-    size: int,
-    act: str,
-    seed: int = 24,
-) -> list[RetrievalQuery]:
+def rebuild(records: Dataset, size: int, act: str) -> list[RetrievalQuery]:
     """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
     dialogues = []
     for dialogue in records:
         said = tuple(utterance for utterance in dialogue.utterances if act in ("", *utterance.acts))
         dialogues.append(replace(dialogue, utterances=said))
-    return build_retrieval(labelled_utterances(dialogues), size, seed=seed)
+    return build_retrieval(labelled_utterances(dialogues), size, seed=24)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -196,18 +188,21 @@ def count_corpora(run, corpora: Mapping[str, Corpus]) -> None:
     if "JDDC" in run.settings.corpora:
         rows += count_table(run, "T1")
     if rows:
-        run.add(pd.DataFrame(rows), table="T1")
+        run.add(DataFrame(rows), table="T1")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
+def start(s: Fields, corpus: Corpus) -> Model:
     """What a corpus starts from: the encoder of its language, as it comes or made a language model again; where the
     profile names no Chinese one, one from scratch."""
     encoder = s["chinese_encoder"] if corpus.name == "ECD" else s["encoder"]
-    settings = {"batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
-    settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
+    settings = {
+        "batch_size": s["pretrain_batch"],
+        "max_steps": s["pretrain_steps"],
+        "seed": s["seed"],  # one encoder for all seeds of the trainings
+    }
     if not encoder:
         settings["epochs"] = s["pretrain_epochs"]
         return from_scratch("mini", corpus.before, settings, vocabulary=False, name="mini-chinese")
@@ -218,7 +213,7 @@ def start(s: Mapping[str, Any], corpus: Corpus) -> Model:
 
 def model(
     recipe: str,
-    s: Mapping[str, Any],
+    s: Fields,
     corpus: Corpus,
     **changes: Any,
 ) -> Model:
@@ -252,7 +247,7 @@ def values_of(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any
 
 def vary(
     recipe: str,
-    s: Mapping[str, Any],
+    s: Fields,
     corpus: Corpus,
     what: str,
     value: Any,
@@ -306,14 +301,14 @@ def score(
     how: str = "mean",
     trained: bool = False,
     **flow: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """MAP and MRR and, where there are human scores, Corr; rows say what stands in for the paper's data."""
     seen, pooling = view(encoder, how, **flow)
     encoding = {"dataset": dataset, "max_length": records.max_length, "pooling": pooling}
     rows = evaluate_retrieval(seen, thinned(records.queries, limit), **encoding)
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
-        rows = pd.concat([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)], ignore_index=True)
+        rows = concat([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)], ignore_index=True)
     notes = [WORDS_INSTEAD if how == "words" else "", records.instead]
     if trained and dataset == "JDDC":
         notes.append(f"trained on dialogues of {records.corpus}")
@@ -326,7 +321,7 @@ def chance(
     dataset: str,
     limit: int | None,
     **_: Any,
-) -> pd.DataFrame:
+) -> DataFrame:
     """MAP and MRR of a random order of the same pools."""
     rows = evaluate_retrieval(encoder, thinned(records.queries, limit), dataset=dataset)
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
@@ -334,17 +329,17 @@ def chance(
 
 def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
-    named = pd.DataFrame({"label": [query.intent for query in queries], "text": [query.text for query in queries]})
+    named = DataFrame({"label": [query.intent for query in queries], "text": [query.text for query in queries]})
     named = named[named["label"] != ""].drop_duplicates()
     sizes = named["label"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
     parts = [named[named["label"] == label].head(points) for label in sizes.index[:intents]]
-    chosen = pd.concat([named.head(0), *parts])
+    chosen = concat([named.head(0), *parts])
     return chosen["text"].tolist(), chosen["label"].tolist()
 
 
 def geometry_of(
     encoder: Encoder, records: TestSet, dataset: str, geometry_sentences: int, how: str = "mean", **flow: int
-) -> pd.DataFrame:
+) -> DataFrame:
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""
     texts, labels = by_intent(records.queries, 50, max(2, geometry_sentences // 50))
     seen, pooling = view(encoder, how, **flow)
@@ -353,7 +348,7 @@ def geometry_of(
 
 def plane_of(
     encoder: Encoder, records: TestSet, dataset: str, method: str, plot_intents: int, plot_points: int, seed: int
-) -> pd.DataFrame:
+) -> DataFrame:
     """Sentences of some intents in a plane; names in scripts that the figure's letters lack become numbers."""
     texts, labels = by_intent(records.queries, plot_intents, plot_points)
     numbers = {name: f"{dataset} intent {i}" for i, name in enumerate(dict.fromkeys(labels), 1)}
@@ -380,7 +375,7 @@ def token_vectors(encoder: Encoder, texts: Sequence[str]) -> tuple[torch.Tensor,
     return pad_sequence(parts, batch_first=True)[None], pad_sequence(known, batch_first=True)[None]
 
 
-def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
+def matching_of(encoder: Encoder, records: MatchingGroup) -> DataFrame:
     """The matching matrix of each context turn with the true response, one row a pair of tokens."""
     before, after = neighbours(records)
     texts = [*before[::-1], *after, records.candidates[0]]
@@ -392,5 +387,5 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> pd.DataFrame:
         matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
         part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
-        parts.append(pd.DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
-    return pd.concat(parts, ignore_index=True)
+        parts.append(DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
+    return concat(parts, ignore_index=True)

@@ -2,12 +2,10 @@
 the drawing of pairs, counts, and the four scores after every epoch. Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import Dataset, load
 from dialnb.data.records import Utterance
@@ -16,6 +14,7 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, thin
+from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
 from dialnb.studies import tasks
@@ -33,7 +32,7 @@ OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 
-def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: Any) -> Model:
+def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model:
     """A model as DSE's notebook trains it in a profile; other notebooks ask for the same.
 
     A recipe of ``OWN`` has a rate and steps of its own where the profile gives them; else DSE-dropout has the rate of
@@ -49,7 +48,7 @@ def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: An
     for name in ("learning_rate", "max_steps") if recipe in OWN else ():
         if own := s.get(f"{OWN[recipe]}_{name}"):
             settings[name] = own
-    given: dict[str, Any] = {"settings": settings}
+    given: Values = {"settings": settings}
     if recipe in ("DSE", "DSE-dropout") and not s.get("long_dialogues"):
         given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
     if recipe == "SimCSE-unsup":
@@ -58,10 +57,10 @@ def model(recipe: str, s: Mapping[str, Any], dialogues: Dialogues, **changes: An
     return Model(recipe, data=dialogues, **given | changes)
 
 
-def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> pd.DataFrame:
+def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> DataFrame:
     """For F2: the utterances of a dialogue and one of another dialogue, and which of them pass the word filter."""
     said = [(0, spoken.speaker, " ".join(spoken.text.split())) for spoken in utterances]
-    data = pd.DataFrame([*said, (1, other.speaker, other.text)], columns=["dialogue", "speaker", "text"])
+    data = DataFrame([*said, (1, other.speaker, other.text)], columns=["dialogue", "speaker", "text"])
     return data.assign(kept=data["text"].map(enough_words))
 
 
@@ -78,9 +77,7 @@ def count(corpora: list[Dataset], limit: int | None) -> dict[str, int]:
     }
 
 
-def score_four_tasks(
-    encoder: Encoder, records: Mapping[str, Any], dataset: str, probe: int, probe_draws: int
-) -> pd.DataFrame:
+def score_four_tasks(encoder: Encoder, records: Fields, dataset: str, probe: int, probe_draws: int) -> DataFrame:
     """Give one score for each of F3's tasks and each draw of ``probe`` test items: its number is the seed of the row.
 
     ``records`` are the intents by dataset, and scope, questions and candidates.
@@ -110,7 +107,7 @@ def score_four_tasks(
     return tidy_frame(rows)
 
 
-def better_pooling(trained: Trained, rows: pd.DataFrame) -> Trained:
+def better_pooling(trained: Trained, rows: DataFrame) -> Trained:
     """The models, each read with the pooling that was better on development data (``rows`` of `tasks.poolings_of`),
     over all trainings; those that were not asked as they are."""
     results = dict(trained.results)

@@ -9,14 +9,12 @@ test items that are the same for every method. Their mean is the score. Methods 
 the page of advice is written by `dialnb.studies.matrix_guide`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb.claims.papers import FLOORS
 from dialnb.data import Dataset
@@ -98,8 +96,12 @@ def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]
     share = (result.steps - result.resumed_at) / result.steps or 1.0
     seconds = result.seconds / share
     tokens = result.tokens_per_second * seconds
-    took = {"Steps": result.steps, "Tokens (thousands)": tokens / 1e3, "Seconds": seconds}
-    took["GPU memory (GB)"] = result.peak_memory_gb
+    took = {
+        "Steps": result.steps,
+        "Tokens (thousands)": tokens / 1e3,
+        "Seconds": seconds,
+        "GPU memory (GB)": result.peak_memory_gb,
+    }
     return took | ({PACE: alone / 1e3, ALONE: tokens / alone} if alone else {})
 
 
@@ -115,7 +117,7 @@ def tokens_a_second(run, name: str, dialogues: Dialogues) -> float:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def by_group(items: pd.DataFrame, scale: float = 1.0) -> pd.DataFrame:
+def by_group(items: DataFrame, scale: float = 1.0) -> DataFrame:
     """What each test item scored, as one row for every group of items; a conversation stays within a group."""
     rows = []
     for (dataset, metric), part in items.groupby(["dataset", "metric"], sort=False):
@@ -131,7 +133,7 @@ def blocks_in_groups(
     records: Dataset,
     dataset: str,
     questions: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
@@ -143,7 +145,7 @@ def replies_in_groups(
     records: Dataset,
     dataset: str,
     groups: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
@@ -152,7 +154,7 @@ def replies_in_groups(
 
 def adversarial_in_groups(
     encoder: Any, records: Dataset, dataset: str, limit: int | None, adversarial_seeds: Sequence[int]
-) -> pd.DataFrame:
+) -> DataFrame:
     """UMS's test: the true reply among ten, one of which was said before."""
     asked = Lists([records], limit, "test").read()
     items = ums.answers_by(ums.scorer_of(encoder), asked, dataset, adversarial_seeds, ("random",))["items"]
@@ -161,11 +163,11 @@ def adversarial_in_groups(
 
 def retrieval_in_groups(
     encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: int | None
-) -> pd.DataFrame:
+) -> DataFrame:
     """DialogueCSE's retrieval: sentences of the same intent before others."""
     asked, once = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder)
 
-    def score(part: list[RetrievalQuery]) -> pd.DataFrame:
+    def score(part: list[RetrievalQuery]) -> DataFrame:
         mine = {query.id for query in part}
         own = [query if query.id in mine else replace(query, positives=(), negatives=()) for query in asked]
         ranked = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
@@ -180,7 +182,7 @@ def similarity_in_groups(
     records: Dataset,
     dataset: str,
     limit: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
 
@@ -194,16 +196,16 @@ def similarity_in_groups(
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def scores(run, table: str = "T1", by: Any = "task") -> pd.DataFrame:
+def scores(run, table: str = "T1", by: Any = "task") -> DataFrame:
     """Scores [method, task] of the methods that answer every task, in the order of the table; floors have no rank."""
     return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
-def units(run, table: str = "T1") -> pd.DataFrame:
+def units(run, table: str = "T1") -> DataFrame:
     """Scores of a table as [(task, training, unit), method]."""
     return _methods(run, table).pivot_table("value", ["task", "train_seed", "seed"], "model", sort=False)
 
 
-def _methods(run, table: str) -> pd.DataFrame:
+def _methods(run, table: str) -> DataFrame:
     rows = run.rows(table)
     return rows[~rows["model"].isin(FLOORS)]

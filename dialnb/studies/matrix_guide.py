@@ -7,12 +7,10 @@ critical difference cannot be told from it. Intervals are over trainings and tes
 none to show, and test units alone decide.
 """
 
-from __future__ import annotations
-
 from math import isnan
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame, Series
 
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.claims.rendering import render
@@ -31,13 +29,13 @@ COSTS = {"T1": "T4", "T6": "T9"}
 STARTS = {"masked words": "A raw language model", "as it comes": "The encoder as it comes"}
 
 
-def difference(gaps: pd.Series) -> Interval:
+def difference(gaps: Series) -> Interval:
     """Interval of the mean over tasks of paired differences [(task, training, unit)]."""
     tables = [part.unstack("seed").to_numpy() for _, part in gaps.groupby(level="task", sort=False)]
     return crossed_interval([Stratum(table, np.ones(table.shape[1]), 1 / len(tables)) for table in tables])
 
 
-def picks(units: pd.DataFrame) -> pd.DataFrame:
+def picks(units: DataFrame) -> DataFrame:
     """For every task of units [(task, training, unit), method]: the best method, its gain over the raw encoder, and
     which others are as good."""
     lines = []
@@ -57,7 +55,7 @@ def picks(units: pd.DataFrame) -> pd.DataFrame:
                 "idle": RAW in (best, *equal),
             }
         )
-    return pd.DataFrame(lines).set_index("task")
+    return DataFrame(lines).set_index("task")
 
 
 def recommended(run, table: str) -> list[str]:
@@ -92,7 +90,7 @@ def order(run, table: str) -> Values:
     return found
 
 
-def cross_encoder(units: pd.DataFrame) -> list[Values]:
+def cross_encoder(units: DataFrame) -> list[Values]:
     """For every task that UMS answers: the best sentence encoder, the gap to it, and whether UMS is below the raw."""
     lines = []
     for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False) if UMS in units else ():

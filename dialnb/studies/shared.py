@@ -1,7 +1,5 @@
 """What several studies have in common: names of rows, rows of counts, the shape of a space, a batch as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb.claims.counts import measure
 from dialnb.evaluation import geometry
 from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.examples.readings import Reading
-from dialnb.files import read_yaml
+from dialnb.files import Fields, Values, read_yaml
 from dialnb.runs.grid import Model
 from dialnb.training.pretrain import PretrainingRecipe
 from dialnb.training.settings import PRINTED
@@ -25,12 +23,12 @@ NAMES = read_yaml(Path(__file__).with_name("names.yaml"))
 """By paper: checkpoints by row, and the names that datasets have in its tables."""
 
 
-def changed(model: Model, settings: Mapping[str, Any], **fields: Any) -> Model:
+def changed(model: Model, settings: Fields, **fields: Any) -> Model:
     """A model with other settings of its training, or other fields."""
     return replace(model, settings=dict(model.settings) | settings, **fields)
 
 
-def from_scratch(shape: str, data: Reading, settings: Mapping[str, Any], kind: str = "bert", **options: Any) -> Model:
+def from_scratch(shape: str, data: Reading, settings: Fields, kind: str = "bert", **options: Any) -> Model:
     """An encoder of this shape that is pretrained here."""
     recipe = PretrainingRecipe(shape, kind, settings=PRINTED[f"pretraining {shape}"])
     return Model(recipe, data=data, settings=settings, options=options)
@@ -38,7 +36,7 @@ def from_scratch(shape: str, data: Reading, settings: Mapping[str, Any], kind: s
 
 def count_rows(
     by: str, numbers: Mapping[str, float], substitute: str = "", n: int | None = None, **labels: Any
-) -> list[dict[str, Any]]:
+) -> list[Values]:
     """A row for each number, whose name goes to the column ``by``; ``n`` is the number itself unless it is given."""
     common = {"task": "statistics", "metric": "count", "substitute": substitute, **labels}
     rows = []
@@ -47,7 +45,7 @@ def count_rows(
     return rows
 
 
-def count_table(run, table: str) -> list[dict[str, Any]]:
+def count_table(run, table: str) -> list[Values]:
     """The rows that `names.yaml` lists for a table, of the data that can be had."""
     rows = []
     for entry in NAMES[run.slug]["counts"][table]:
@@ -62,9 +60,9 @@ def count_table(run, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-def for_all(rows: pd.DataFrame, **values: Sequence[Any]) -> pd.DataFrame:
+def for_all(rows: DataFrame, **values: Sequence[Any]) -> DataFrame:
     """The same rows for every combination of ``values``, which become columns."""
-    combinations = pd.DataFrame(list(product(*values.values())), columns=list(values))
+    combinations = DataFrame(list(product(*values.values())), columns=list(values))
     return rows.drop(columns=list(values), errors="ignore").merge(combinations, how="cross")
 
 
@@ -84,7 +82,7 @@ def no_projection(run, method: str) -> str:
     return "" if find_spec("umap") else "the package umap-learn is not installed: pip install umap-learn"
 
 
-def show_batch(batch: Mapping[str, Sequence[str]], cosines, other: str, **weights) -> pd.DataFrame:
+def show_batch(batch: Mapping[str, Sequence[str]], cosines, other: str, **weights) -> DataFrame:
     """A batch as a table: two texts in each row with their cosine, and the second text of another row that is closest
     to the first, in the column ``other``. ``cosines`` [n, n] compare first texts with second ones; ``weights`` are
     further columns of what that closest one has, of matrices [n, n]."""
@@ -94,4 +92,4 @@ def show_batch(batch: Mapping[str, Sequence[str]], cosines, other: str, **weight
     table = {first: firsts, second: seconds, "cosine": cosines.diagonal()}
     table |= {other: [seconds[place] for place in nearest], "its cosine": cosines[rows, nearest]}
     table |= {f"its {name}": np.asarray(matrix, float)[rows, nearest] for name, matrix in weights.items()}
-    return pd.DataFrame(table).round(2)
+    return DataFrame(table).round(2)

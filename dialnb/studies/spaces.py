@@ -1,11 +1,9 @@
 """Embedding spaces as DSE's figures look at them: projections with coordinates, clusters, the shape of a space."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 
 from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance
@@ -27,20 +25,16 @@ def sample_intents(
     seed: int,
 ) -> list[IntentUtterance]:
     """``points`` test utterances of each of ``intents`` classes drawn by ``seed``, then out-of-scope ones."""
-    by_intent: dict[str, list[IntentUtterance]] = {"oos": []}
-    for record in records.filter(split="test"):
-        by_intent.setdefault(record.intent, []).append(record)
-    others = by_intent.pop("oos")
-    labels = sorted(by_intent)
-    kept = []
+    test, kept = records.filter(split="test"), []
+    labels = sorted({*test.column("intent")} - {"oos"})
     for place in np.random.default_rng(seed).choice(len(labels), min(intents, len(labels)), False):
-        kept += by_intent[labels[place]][:points]
-    return kept + thin(others, outside)
+        kept += test.filter(intent=labels[place])[:points]
+    return kept + thin(test.filter(intent="oos"), outside)
 
 
 def project_intents(
     encoder: SupportsEncode, records: Dataset, method: str, intents: int, points: int, outside: int, seed: int
-) -> pd.DataFrame:
+) -> DataFrame:
     """F1, left: utterances of some intents and out-of-scope ones in a plane."""
     kept = sample_intents(records, intents, points, outside, seed=24)
     texts = [record.text for record in kept]
@@ -50,14 +44,15 @@ def project_intents(
 
 def project_pairs(
     encoder: SupportsEncode, records: Dataset, method: str, pairs: int, responses: int, seed: int
-) -> pd.DataFrame:
+) -> DataFrame:
     """F1, right: questions with their answers, and responses to other questions, in a plane."""
     chosen = question_answers(records, pairs + responses)
     order = np.random.default_rng(24).permutation(len(chosen)).tolist()
-    rows = [("question", f"pair {n}", chosen[i].question) for n, i in enumerate(order[:pairs])]
-    rows += [("answer", f"pair {n}", chosen[i].answer) for n, i in enumerate(order[:pairs])]
+    rows = []
+    for side in ("question", "answer"):
+        rows += [(side, f"pair {n}", getattr(chosen[i], side)) for n, i in enumerate(order[:pairs])]
     rows += [(RANDOM, "", chosen[i].answer) for i in order[pairs:]]
-    data = pd.DataFrame(rows, columns=["label", "pair", "text"])
+    data = DataFrame(rows, columns=["label", "pair", "text"])
     plane = project(encoder.encode(data["text"].tolist(), max_length=128), method, seed=seed)
     if not records.name.startswith("bundled/"):  # coordinates may be published, other texts may not
         data["text"] = ""
@@ -83,7 +78,7 @@ def geometry_of(
     records: Dataset,
     dataset: str,
     limit: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """Uniformity and alignment of the test utterances of an intent dataset (lower is better for both)."""
     _, test = train_and_test(records, limit)
     return shape_of(encoder.encode([row.text for row in test]), [row.intent for row in test], dataset=dataset)

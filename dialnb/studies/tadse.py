@@ -3,28 +3,27 @@ neighbours, semantic compression, the shape of the space, and counts of its data
 notebook.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from numpy import ndarray
+from pandas import DataFrame, concat
 
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
-from dialnb.data.records import IntentUtterance
 from dialnb.errors import check_known
 from dialnb.evaluation import geometry
 from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, nearest
+from dialnb.evaluation.vectors import EncodeOnce, Examples, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
 from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
+from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
@@ -55,6 +54,9 @@ RATIOS = (0.1, 0.2, 0.5)
 LENGTH = 32
 """Tokens of an utterance, in training and in every test, as in the authors' code."""
 
+Answers = dict[str, DataFrame]
+"""Tidy ``rows``, and ``items``: what each test utterance scored."""
+
 Layers = Mapping[str, Mapping[str, torch.Tensor]]
 """What was trained on top of the encoder: the head, and M_A as ``alignment`` where the model has it."""
 
@@ -67,7 +69,7 @@ def entities() -> str:
     return default_recogniser().__name__
 
 
-def filled(sets: Mapping[str, Dataset], s: Mapping[str, Any], **changes: Any) -> Templates:
+def filled(sets: Mapping[str, Dataset], s: Fields, **changes: Any) -> Templates:
     """The datasets as a profile trains on them; ``changes`` are other fields of `Filled`."""
     given = {"limit": s["utterances"], "entities": entities()} | changes
     return Templates([Filled(name, records, **given) for name, records in sets.items()])
@@ -75,7 +77,7 @@ def filled(sets: Mapping[str, Dataset], s: Mapping[str, Any], **changes: Any) ->
 
 def model(
     recipe: str,
-    s: Mapping[str, Any],
+    s: Fields,
     templates: Templates,
     pooling: str | None = None,
     **changes: Any,
@@ -102,7 +104,7 @@ def model(
     return Model(recipe, data=templates, pooling=pooling, **given | changes)
 
 
-def chosen_rates(rows: pd.DataFrame) -> dict[str, float]:
+def chosen_rates(rows: DataFrame) -> dict[str, float]:
     """The rate of each model with the best accuracy on average over the development sets, the smallest of equals."""
     if rows.empty:
         return {}
@@ -147,7 +149,7 @@ def single(loss: str, dataset: str, k: int | None = None) -> str:
 
 def parts_of(
     records: Dataset, limit: int | None, references: int | None, split: str = "test"
-) -> tuple[list[IntentUtterance], list[IntentUtterance]]:
+) -> tuple[Examples, Examples]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
     known = thin(records.filter(split="train"), references)
     return known, thin(records.filter(split=split), limit)
@@ -162,7 +164,7 @@ def neighbours_of(
     ks: Sequence[int] = (1,),
     pooling: str = "",
     split: str = "test",
-) -> dict[str, pd.DataFrame]:
+) -> Answers:
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
     known, asked = parts_of(records, limit, references, split)
     pooling = pooling or encoder.pooling
@@ -173,22 +175,20 @@ def neighbours_of(
 
 
 def nearest_rows(
-    references: np.ndarray,
-    queries: np.ndarray,
-    known: Sequence[IntentUtterance],
-    asked: Sequence[IntentUtterance],
+    references: ndarray,
+    queries: ndarray,
+    known: Examples,
+    asked: Examples,
     dataset: str,
     ks: Sequence[int] = (1,),
     **labels: Any,
-) -> dict[str, pd.DataFrame]:
+) -> Answers:
     """Give what `scored` does, of the intents of the k nearest of the ``known`` utterances."""
     _, (intents, wanted) = label_ids([row.intent for row in known], [row.intent for row in asked])
     return scored(knn_predictions(queries, references, intents, ks), wanted, dataset, **labels)
 
 
-def majority_of(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None
-) -> dict[str, pd.DataFrame]:
+def majority_of(encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None) -> Answers:
     """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
     known, asked = parts_of(records, limit, references)
     answer = Counter(row.intent for row in known).most_common(1)[0][0]
@@ -197,18 +197,18 @@ def majority_of(
 
 def scored(
     answers: Mapping[int, Any],
-    wanted: np.ndarray,
+    wanted: ndarray,
     dataset: str,
     **labels: Any,
-) -> dict[str, pd.DataFrame]:
+) -> Answers:
     """Give tidy rows of the answers by k, and rows by test item (100 where the answer was right)."""
     common = {"task": "intent", "dataset": dataset, "protocol": "paper", "method": "kNN", **labels}
     rows, items = [], []
     for k, answer in answers.items():
         right = 100.0 * (answer == wanted)
         rows += tidy_rows({"Accuracy": right.mean()}, n=len(wanted), k=k, **common)
-        items.append(pd.DataFrame({"item": range(len(wanted)), "value": right, "metric": "Accuracy", "k": k, **common}))
-    return {"rows": tidy_frame(rows), "items": pd.concat(items, ignore_index=True)}
+        items.append(DataFrame({"item": range(len(wanted)), "value": right, "metric": "Accuracy", "k": k, **common}))
+    return {"rows": tidy_frame(rows), "items": concat(items, ignore_index=True)}
 
 
 # --- semantic compression ---------------------------------------------------------------------------------------------
@@ -227,33 +227,33 @@ class Compressed:
         self.encoder, self.pooling, self.reading = EncodeOnce(encoder), encoder.pooling, reading
         self.layers = layers if layers and reading == "M_A" else {}
 
-    def plain(self, texts: Sequence[str]) -> np.ndarray:
+    def plain(self, texts: Sequence[str]) -> ndarray:
         return encode(self.encoder, texts, pooling=self.pooling, max_length=LENGTH)
 
-    def templates(self, rows: Sequence[IntentUtterance]) -> np.ndarray:
+    def templates(self, rows: Examples) -> ndarray:
         return self._through("alignment", self._inside([make_template(row) for row in rows]))
 
-    def retrieved(self, rows: Sequence[IntentUtterance], known: np.ndarray) -> np.ndarray:
+    def retrieved(self, rows: Examples, known: ndarray) -> ndarray:
         """In place of the rows' own templates, which take annotation: the known one nearest to each utterance."""
         return known[nearest(self._inside([row.text for row in rows]), known)[1][:, 0]]
 
     def vectors(
         self,
-        rows: Sequence[IntentUtterance],
-        templates: np.ndarray,
+        rows: Examples,
+        templates: ndarray,
         ratio: float,
-    ) -> np.ndarray:
+    ) -> ndarray:
         texts = [row.text for row in rows]
         if not ratio:
             return self.plain(texts)
         parts = torch.from_numpy(templates), torch.from_numpy(self._inside(texts))
         return semantic_compression(*parts, ratio, normalize=self.reading != "lengths").numpy()
 
-    def _inside(self, texts: Sequence[str]) -> np.ndarray:
+    def _inside(self, texts: Sequence[str]) -> ndarray:
         vectors = self.plain(texts)
         return self._through("head", vectors) if "alignment" in self.layers else vectors
 
-    def _through(self, name: str, vectors: np.ndarray) -> np.ndarray:
+    def _through(self, name: str, vectors: ndarray) -> ndarray:
         """tanh(W x + b) of the named layer; the vectors as they are where there is none."""
         if name not in self.layers:
             return vectors
@@ -270,7 +270,7 @@ def compression_of(
     ratios: Sequence[float],
     layers: Layers | None = None,
     reading: str = "unit",
-) -> dict[str, pd.DataFrame]:
+) -> Answers:
     """Accuracy at each ratio, with gold and with retrieved templates of the test utterances. Rows of the ratio that is
     best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
     model, parts = Compressed(encoder, layers, reading), []
@@ -284,15 +284,14 @@ def compression_of(
                 labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
-    rows = pd.concat([part["rows"] for part in parts], ignore_index=True)
-    items = pd.concat([part["items"] for part in parts], ignore_index=True)
+    rows, items = (concat([part[name] for part in parts], ignore_index=True) for name in ("rows", "items"))
     best = chosen_ratio(rows)
     rows = rows.assign(chosen=rows["compression"] == best).query("split == 'test'")
     items = items.assign(chosen=items["compression"] == best).query("chosen and split == 'test'")
     return {"rows": rows, "items": items}
 
 
-def chosen_ratio(rows: pd.DataFrame) -> float:
+def chosen_ratio(rows: DataFrame) -> float:
     """The ratio of the paper's three that is best on dev with gold templates, the smallest of equals."""
     dev = rows[rows["compression"].isin(RATIOS)].query("split == 'dev' and template == 'gold'")
     return float(dev.groupby("compression")["value"].mean().idxmax())
@@ -331,7 +330,7 @@ def space_of(
             yield values, {"protocol": protocol, "n": len(part), "seed": seed, "compression": ratio}
 
 
-def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
+def shape_rows(rows: DataFrame) -> DataFrame:
     """Deal the rows of `space_of` out to F5 and F8 (by folds), X-geometry (of all) and the clusters of F4, F9, F10."""
     folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
     clusters = folds[folds["metric"] == "Silhouette"]
@@ -339,7 +338,7 @@ def shape_rows(rows: pd.DataFrame) -> pd.DataFrame:
     for figure, dataset, name, ratio, shown in NAMES["tadse"]["clusters"]:
         where = {"dataset": dataset, "model": name, "compression": ratio}
         parts.append(select(clusters, where).assign(table=figure, model=shown))
-    return pd.concat(parts, ignore_index=True)
+    return concat(parts, ignore_index=True)
 
 
 def plane_of(
@@ -349,7 +348,7 @@ def plane_of(
     method: str,
     limit: int | None,
     seed: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """F4, F9, F10: the test utterances of a dataset in a plane, compressed by ``ratio``."""
     _, test = parts_of(records, limit, 1)
     model = Compressed(encoder)
@@ -363,7 +362,7 @@ def plane_of(
 BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
 
 
-def statistics_of(source: Filled) -> dict[str, Any]:
+def statistics_of(source: Filled) -> Values:
     """A line of T1 in units, with the number of mentions in the Entity Book by type and by value."""
     made = source.augmentation()
     book = {name: dict(counts.most_common()) for name, counts in made.book.items()}
@@ -377,7 +376,7 @@ def stand_in(dataset: str, records: Dataset) -> str:
     return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
 
 
-def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
+def toy_counts(toy: Examples) -> dict[str, int]:
     """T2: three utterances, one template, nine distinct fillings, of which six are new."""
     made = Augmentation(toy, k=3)
     sentences = set(made)
@@ -391,7 +390,7 @@ def toy_counts(toy: Sequence[IntentUtterance]) -> dict[str, int]:
     }
 
 
-def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[dict[str, Any]]:
+def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[Values]:
     """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
     counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
     counts |= {table: book.get(label, {}) for table, label in BOOKS.items()}
@@ -405,11 +404,11 @@ def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[di
     return rows
 
 
-def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
+def drawing(each: int = 3) -> DataFrame:
     """For F1 and F3: utterances of SNIPS with two slots, two others of the intent of each, its template with values of
     the Entity Book, and what these give."""
     rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
-    for row in (train[place] for place in places):
+    for row in (train[3], train[124]):
         made = Augmentation([row], k=each, book=entity_book([row, *train]))
         new = [text for text in made if text != row.text]
         same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
@@ -417,4 +416,4 @@ def drawing(places: Sequence[int] = (3, 124), each: int = 3) -> pd.DataFrame:
         texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
         texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
         rows += [(row.intent, *text) for text in texts]
-    return pd.DataFrame(rows, columns=["intent", "kind", "text"])
+    return DataFrame(rows, columns=["intent", "kind", "text"])

@@ -1,12 +1,12 @@
 """The tasks that DSE's tables ask of an encoder: records of one dataset in, tidy rows out; each is a stage."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.records import QuestionAnswer
@@ -71,40 +71,27 @@ def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
 # --- without training -------------------------------------------------------------------------------------------------
 
 
-def intents_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
-    """T2: few-shot prototypes, with the code's prototypes and with re-normalised ones."""
-    parts, forms = train_and_test(records, limit), ("code", "cosine")
-    return evaluate_prototypes(encoder, *parts, dataset=dataset, shots=shots, seeds=seeds, forms=forms)
+def intents_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
+    """T2: few-shot prototypes (``few`` are shots and seeds), with the code's and with re-normalised ones."""
+    parts = train_and_test(records, limit)
+    return evaluate_prototypes(encoder, *parts, dataset=dataset, forms=("code", "cosine"), **few)
 
 
-def poolings_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
+def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
     """Few-shot prototypes read with the mean and with the first token, on development (if any) and test utterances."""
     found = []
     for split in ("dev", "test"):
         known, asked = train_and_test(records, limit, split)
         for pooling in ("mean", "cls") if asked else ():
-            rows = evaluate_prototypes(
-                encoder, known, asked, dataset=dataset, shots=shots, seeds=seeds, pooling=pooling
-            )
+            rows = evaluate_prototypes(encoder, known, asked, dataset=dataset, pooling=pooling, **few)
             found.append(rows.assign(pooling=pooling, split=split))
-    return pd.concat(found, ignore_index=True)
+    return concat(found, ignore_index=True)
 
 
-def scope_of(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    limit: int | None,
-    shots,
-    seeds,
-) -> pd.DataFrame:
+def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
     """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
     train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)
-    return evaluate_scope(encoder, train, test, dataset=dataset, shots=shots, seeds=seeds)
+    return evaluate_scope(encoder, train, test, dataset=dataset, **few)
 
 
 def blocks_of(
@@ -112,7 +99,7 @@ def blocks_of(
     records: Dataset,
     dataset: str,
     questions: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T4, left: the answer to a question among the 100 of its block, over three shuffles."""
     return evaluate_blocks(encoder, question_answers(records, questions), dataset=dataset)
 
@@ -122,10 +109,10 @@ def candidates_of(
     records: Dataset,
     dataset: str,
     groups: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
     chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
-    return pd.concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
+    return concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
 
 
 def nli_of(
@@ -133,14 +120,14 @@ def nli_of(
     records: Dataset,
     dataset: str,
     limit: int | None,
-) -> pd.DataFrame:
+) -> DataFrame:
     """X1: is the entailed sentence closer than the contradicting one?"""
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
 
 def guessed_intents_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds=(), finetune_seeds=(), **_
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T2 and T7: an intent drawn blindly, in every draw of the few examples."""
     train, test = train_and_test(records, limit)
     value = {"Accuracy": 100 / len({example.intent for example in train})}
@@ -148,9 +135,7 @@ def guessed_intents_of(
     return for_all(tidy_frame(rows), protocol=("code", "paper"), shots=shots, seed=seeds or finetune_seeds)
 
 
-def rejected_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds
-) -> pd.DataFrame:
+def rejected_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> DataFrame:
     """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
     test = thin(records.filter(split="test"), limit)
     labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
@@ -161,7 +146,7 @@ def rejected_of(
 
 def worded_selection_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds, **_
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T9: the same pairs in the same blocks, ranked by shared words."""
     _, test = learned_and_ranked(records, questions)
     rows = evaluate_blocks(encoder, test, dataset=dataset, seeds=(0,)).assign(protocol="code")
@@ -170,13 +155,11 @@ def worded_selection_of(
 
 def majority_actions_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds, **rest
-) -> pd.DataFrame:
+) -> DataFrame:
     """The floor of T5: the most frequent combination of acts of the training set, however few examples models see."""
-    rows = []
-    for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in rest.get("all_turns", ())):
-        answers = majority_rows(train, test, dataset=dataset, acts=acts, task="action tagging")
-        rows.append(answers.assign(protocol=protocol))
-    return for_all(pd.concat(rows), shots=action_shots, seed=action_seeds)
+    answer = partial(majority_rows, task="action tagging")
+    rows = tagged(answer, records, dataset, limit, rest.get("all_turns", ()))
+    return for_all(rows, shots=action_shots, seed=action_seeds)
 
 
 # --- fine-tuned -------------------------------------------------------------------------------------------------------
@@ -191,29 +174,32 @@ def actions_of(
     action_seeds,
     action_rate: float = 1.0,
     all_turns: Sequence[str] = (),
-) -> pd.DataFrame:
+) -> DataFrame:
     """T5: acts of a system utterance that is in the input, as in the authors' data (``code``), or is not (``clean``).
 
     Columns are all acts of the dataset, of both speakers: those that never occur count as 0 in Macro-F1. Of the
     datasets in ``all_turns`` every system utterance is asked for, of the others the last of each dialogue.
     """
-    options = {"shots": action_shots, "seeds": action_seeds, "recipe": ACTIONS.times(action_rate)}
-    rows = []
-    for protocol, train, test, acts in tagging_parts(records, dataset, limit, dataset in all_turns):
-        tagged = finetune_actions(encoder, train, test, dataset=dataset, acts=acts, **options)
-        rows.append(tagged.assign(protocol=protocol))
-    return pd.concat(rows)
+    recipe = ACTIONS.times(action_rate)
+    tune = partial(finetune_actions, encoder, shots=action_shots, seeds=action_seeds, recipe=recipe)
+    return tagged(tune, records, dataset, limit, all_turns)
 
 
-def tagging_parts(records: Dataset, dataset: str, limit: int | None, every: bool = False) -> Iterator[tuple]:
-    """Protocol, training and test examples, and the columns of T5."""
+def tagged(
+    score: Callable[..., DataFrame], records: Dataset, dataset: str, limit: int | None, all_turns: Sequence[str]
+) -> DataFrame:
+    """The rows that ``score`` gives of the training and test examples of T5, under both protocols."""
     dialogues, acts = dialogues_of(records, dataset), act_names(records, dataset)
+    rows = []
     for protocol in ("code", "clean"):
         parts = []
         for split in ("train", "test"):
             chosen = [dialogue for dialogue in dialogues if dialogue.split == split]
-            parts.append(act_tagging_examples(chosen, target_in_input=protocol == "code", every=every))
-        yield protocol, parts[0], thin(parts[1], limit), acts
+            every, seen = dataset in all_turns, protocol == "code"
+            parts.append(act_tagging_examples(chosen, target_in_input=seen, every=every))
+        scored = score(parts[0], thin(parts[1], limit), dataset=dataset, acts=acts)
+        rows.append(scored.assign(protocol=protocol))
+    return concat(rows)
 
 
 def finetuned_intents_of(
@@ -224,15 +210,10 @@ def finetuned_intents_of(
     shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T7: a classifier on a few examples of each intent."""
-    options = {
-        "dataset": dataset,
-        "shots": shots,
-        "seeds": finetune_seeds,
-        "recipe": INTENTS.times(finetune_rate),
-    }
-    return finetune_intents(encoder, *train_and_test(records, limit), **options)
+    parts, recipe = train_and_test(records, limit), INTENTS.times(finetune_rate)
+    return finetune_intents(encoder, *parts, dataset=dataset, shots=shots, seeds=finetune_seeds, recipe=recipe)
 
 
 def finetuned_selection_of(
@@ -243,11 +224,10 @@ def finetuned_selection_of(
     response_shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
-) -> pd.DataFrame:
+) -> DataFrame:
     """T9: 500 or 1000 pairs to learn from, disjoint from those that are ranked."""
-    recipe = RESPONSES.times(finetune_rate)
-    options = {"dataset": dataset, "shots": response_shots, "seeds": finetune_seeds, "recipe": recipe}
-    return finetune_responses(encoder, *learned_and_ranked(records, questions), **options)
+    parts, few = learned_and_ranked(records, questions), {"shots": response_shots, "seeds": finetune_seeds}
+    return finetune_responses(encoder, *parts, dataset=dataset, recipe=RESPONSES.times(finetune_rate), **few)
 
 
 def learned_and_ranked(records: Dataset, questions: int | None) -> tuple[list[QuestionAnswer], list[QuestionAnswer]]:

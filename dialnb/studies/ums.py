@@ -2,24 +2,22 @@
 profile, what a selector is asked, the special tokens, the drawings. Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from pandas import DataFrame, concat
 
 from dialnb import losses
 from dialnb.data import Dataset
-from dialnb.data.records import SelectionGroup, conversation_of
+from dialnb.data.records import conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.selection import ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
+from dialnb.evaluation.selection import Groups, ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
 from dialnb.examples.manipulations import (
     MARKS,
     TASKS,
@@ -32,6 +30,7 @@ from dialnb.examples.manipulations import (
     search,
 )
 from dialnb.examples.readings import Lists
+from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
@@ -54,7 +53,7 @@ BATCH = 64
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def pretrained(shape: str, kind: str, s: Mapping[str, Any], data: Any, language: str, start: str) -> Model:
+def pretrained(shape: str, kind: str, s: Fields, data: Any, language: str, start: str) -> Model:
     """An encoder that is pretrained here: the one named ``start`` goes on (shape `GOES_ON`), since one from scratch
     stays at chance in the steps that a run of minutes has; else one from scratch, a Chinese one with its own words."""
     goes_on, chinese = shape == GOES_ON, language == "Chinese"
@@ -75,7 +74,7 @@ def least_skill(made: Trained, name: str) -> float:
 
 def post_training(
     kind: str,
-    s: Mapping[str, Any],
+    s: Fields,
     lists: Lists,
     start: str,
 ) -> Model:
@@ -90,7 +89,7 @@ def post_training(
 
 
 def model(
-    s: Mapping[str, Any], lists: Lists, tasks: Sequence[str], corpus: str = "Ubuntu", probe: int = 0, **changes: Any
+    s: Fields, lists: Lists, tasks: Sequence[str], corpus: str = "Ubuntu", probe: int = 0, **changes: Any
 ) -> Model:
     """A selector as UMS' notebook trains it in a profile; samples of a corpus are small and get more epochs.
 
@@ -117,7 +116,7 @@ def score_epoch(
     validation: Lists | None = None,
     asked: Lists | None = None,
     tasks: Sequence[str] = (),
-) -> pd.DataFrame:
+) -> DataFrame:
     """Score a selector during its training: the share of validation lists it gets right, how well it does the
     auxiliary ``tasks`` on them, and the adversarial test."""
     rows = []
@@ -132,7 +131,7 @@ def score_epoch(
         rows.append(tidy_frame(found))
     if asked:
         rows.append(evaluate_adversarial(ScoreOnce(model.score), asked.read(), dataset="", seeds=seeds))
-    return pd.concat(rows, ignore_index=True)
+    return concat(rows, ignore_index=True)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ def label(parts: Sequence[Dataset]) -> str:
     return parts[0].name.removeprefix("bundled/")
 
 
-def statistics(groups: Sequence[SelectionGroup]) -> dict[str, float]:
+def statistics(groups: Groups) -> dict[str, float]:
     """T1 of one split: rows, negatives for each positive, utterances of a context."""
     sizes = [len(group.labels) for group in groups]
     right = sum(sum(group.labels) for group in groups)
@@ -160,7 +159,7 @@ def statistics(groups: Sequence[SelectionGroup]) -> dict[str, float]:
     }
 
 
-def count_lists(sets: Mapping[str, list[Dataset]]) -> pd.DataFrame:
+def count_lists(sets: Mapping[str, list[Dataset]]) -> DataFrame:
     """T1: of "pos:neg" ours is how many negatives there are for a positive. A copy of a split is not shown."""
     rows = []
     for corpus, parts in sets.items():
@@ -177,7 +176,7 @@ def count_lists(sets: Mapping[str, list[Dataset]]) -> pd.DataFrame:
                 known.append(said)
                 named = {"column": f"{corpus} {shown}", "n": len(groups), "substitute": instead}
                 rows += count_rows("model", statistics(groups), **named)
-    return pd.DataFrame(rows).assign(task="statistics", metric="count", table="T1")
+    return DataFrame(rows).assign(table="T1")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ def answer_of(
     seeds: Sequence[int],
     kinds: Sequence[str],
     max_length: int,
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, DataFrame]:
     """All a model is asked on one test set: ``rows`` of response selection and, with ``seeds``, of the adversarial test
     with each kind of adversary (kinds beyond the first are drawn once); ``items`` of both, with the conversation of
     each as its ``group``; the ``scores`` of every list's right response and adversary.
@@ -199,9 +198,9 @@ def answer_of(
     A sentence encoder answers by cosine; a `Lexical` by TF-IDF, on the text that a cross-encoder sees.
     """
     asked = Lists(records, groups, "test").read()
-    if isinstance(encoder, Lexical):
-        return answers_by(lexical_scorer(encoder.encoder, asked, max_length), asked, dataset, seeds, kinds)
-    return answers_by(scorer_of(encoder), asked, dataset, seeds, kinds)
+    words = isinstance(encoder, Lexical)
+    scorer = lexical_scorer(encoder.encoder, asked, max_length) if words else scorer_of(encoder)
+    return answers_by(scorer, asked, dataset, seeds, kinds)
 
 
 def scorer_of(encoder: Any) -> Scorer:
@@ -211,24 +210,26 @@ def scorer_of(encoder: Any) -> Scorer:
 
 def answers_by(
     scorer: Scorer,
-    asked: Sequence[SelectionGroup],
+    asked: Groups,
     dataset: str,
     seeds: Sequence[int] = (),
     kinds: Sequence[str] = (),
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, DataFrame]:
     """What a way of scoring candidates answers; see `answer_of`."""
     once = ScoreOnce(scorer)
     scores = once(asked)
     rows = [selection_rows(scores, [group.labels for group in asked], dataset=dataset)]
-    right = pd.DataFrame(
+    right = DataFrame(
         {
             "metric": "R10@1",
             "item": range(len(asked)),
             "value": first_is_right(scores, asked),
+            "task": "response selection",
+            "protocol": "paper",
+            "dataset": dataset,
         }
     )
-    right = right[[any(group.labels) for group in asked]]
-    items = [right.assign(task="response selection", protocol="paper", dataset=dataset)]
+    items = [right[[any(group.labels) for group in asked]]]
     for kind in kinds if seeds else ():
         main = kind == kinds[0]
         drawn_by = seeds if main else seeds[:1]
@@ -236,37 +237,42 @@ def answers_by(
         rows.append(found)
         if main:
             items.append(each)
-    joined = pd.concat(items, ignore_index=True)
+    joined = concat(items, ignore_index=True)
     talks = [conversation_of(asked[item]) for item in joined["item"]]
-    pairs = right_and_adversary(once, asked, seeds[0]) if seeds else pd.DataFrame()
+    pairs = right_and_adversary(once, asked, seeds[0]) if seeds else DataFrame()
     return {
-        "rows": pd.concat(rows, ignore_index=True),
+        "rows": concat(rows, ignore_index=True),
         "items": joined.assign(group=talks),
         "scores": pairs,
     }
 
 
-def first_is_right(scores: Sequence[Sequence[float]], groups: Sequence[SelectionGroup]) -> np.ndarray:
+def first_is_right(scores: Sequence[Sequence[float]], groups: Groups) -> np.ndarray:
     """Of each list: the share of its right responses that ranks first, ties against it."""
     matrix, labels = as_matrices(scores, [group.labels for group in groups])
     return ranked_labels(matrix, labels)[:, 0] / np.maximum(labels.sum(1), 1)
 
 
-def right_and_adversary(scorer: Scorer, asked: Sequence[SelectionGroup], seed: int) -> pd.DataFrame:
+def right_and_adversary(scorer: Scorer, asked: Groups, seed: int) -> DataFrame:
     """Scores of the right response and of the adversarial candidate of each dialogue, and which utterance that is."""
     made = build_adversarial(asked, seed)
     rows = []
     for entry, group, scores in zip(made.index, made.groups, scorer(made.groups), strict=True):
-        row = {"item": entry.dialogue, "utterance": entry.utterance}
-        rows.append(row | {"response": scores[group.labels.index(1)], "adversary": scores[entry.candidate]})
-    return pd.DataFrame(rows)
+        row = {
+            "item": entry.dialogue,
+            "utterance": entry.utterance,
+            "response": scores[group.labels.index(1)],
+            "adversary": scores[entry.candidate],
+        }
+        rows.append(row)
+    return DataFrame(rows)
 
 
 TABLES = NAMES["ums"]["tables"]
 """What of a model's rows a table takes; the others take all of response selection."""
 
 
-def rows_for(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+def rows_for(table: str, rows: DataFrame) -> DataFrame:
     """What of a model's rows a table takes."""
     if table not in TABLES:
         return rows[rows["task"].eq("response selection")].dropna(axis="columns", how="all")
@@ -289,7 +295,7 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
     return vectors
 
 
-def auxiliary_inputs(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, list[Input]]:
+def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input]]:
     """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
     rng = np.random.default_rng(24)
@@ -316,7 +322,7 @@ def task_scores(selector: Selector, task: str, inputs: Sequence[Input]) -> dict[
     return found | {"skill": 1 - found["loss"] / np.mean(usual)}
 
 
-def mark_vectors(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[str, tuple]:
+def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
     """Last-layer vectors [m, d] of the special tokens of each task, and which of them is the right one."""
     found = {}
     for task, written in auxiliary_inputs(selector, groups).items():
@@ -327,14 +333,14 @@ def mark_vectors(selector: Selector, groups: Sequence[SelectionGroup]) -> dict[s
 
 def project_marks(
     encoder: Selector, records: Sequence[Dataset], dataset: str, dialogues: int, method: str, seed: int
-) -> pd.DataFrame:
+) -> DataFrame:
     """F4: the special tokens of test dialogues in a plane, the right one of each input apart from the others."""
     planes = []
     for task, (vectors, right) in mark_vectors(encoder, Lists(records, dialogues, "test").read()).items():
         labels = np.where(right, "target", "other")
         plane = project(vectors, method, seed=seed).assign(task=task, corpus=dataset, label=labels)
         planes.append(plane.sort_values("label", kind="stable"))  # the others first, so that targets lie on top
-    return pd.concat(planes, ignore_index=True)
+    return concat(planes, ignore_index=True)
 
 
 @torch.inference_mode()
@@ -343,7 +349,7 @@ def geometry_of(
     records: Sequence[Dataset],
     dataset: str,
     groups: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """Uniformity of the [CLS] vectors of test inputs, and alignment of those with equal label (right or wrong)."""
     asked = Lists(records, groups, "test").read()
     examples = manipulation_examples(encoder.encoder, asked, encoder.max_length, tasks=())
@@ -358,7 +364,7 @@ def geometry_of(
 # --- drawings ---------------------------------------------------------------------------------------------------------
 
 
-def first_fooled(plain: pd.DataFrame, trained: pd.DataFrame) -> tuple[int, bool]:
+def first_fooled(plain: DataFrame, trained: DataFrame) -> tuple[int, bool]:
     """The first dialogue where the plain model prefers the adversary and the other does not; if there is none, the one
     where the other gains most. And whether it was found by the first rule."""
     both = plain.merge(trained, on=["item", "utterance"], suffixes=("_plain", "_ums"))
@@ -368,14 +374,14 @@ def first_fooled(plain: pd.DataFrame, trained: pd.DataFrame) -> tuple[int, bool]
     return int(both["item"].iloc[place]), bool(saved.any())
 
 
-def manipulation_rows(texts: Sequence[str], foreign: str, seed: int) -> pd.DataFrame:
+def manipulation_rows(texts: Sequence[str], foreign: str, seed: int) -> DataFrame:
     """For F2: the utterances of a dialogue, and what the three tasks make of them."""
     rng, places = np.random.default_rng(seed), list(range(len(texts)))
     rows = [("dialogue", "", text, "utterance") for text in texts[:-1]]
     rows.append(("dialogue", "", texts[-1], "response"))
     for made in (insertion(places, rng), deletion(places, len(texts), rng), search(places, rng)):
         rows += [(made.task, *part) for part in drawn(made, [*texts, foreign])]
-    return pd.DataFrame(rows, columns=["column", "mark", "text", "kind"])
+    return DataFrame(rows, columns=["column", "mark", "text", "kind"])
 
 
 def drawn(made: Manipulation, texts: Sequence[str]) -> list[tuple[str, str, str]]:

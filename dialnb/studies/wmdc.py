@@ -3,8 +3,6 @@ Learning Approach): its models in a profile, counts of corpora and benchmark, sc
 Models, tasks and figures are in its notebook.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame, concat
 
 from dialnb.data import Dataset
 from dialnb.data.records import Utterance
@@ -21,6 +19,7 @@ from dialnb.evaluation.metrics import Scores, evaluator
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
+from dialnb.files import Fields, Values
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model
@@ -43,7 +42,7 @@ POINTS = 120
 
 def model(
     recipe: str,
-    s: Mapping[str, Any],
+    s: Fields,
     dialogues: Dialogues,
     sweep: bool = False,
     **changes: Any,
@@ -85,7 +84,7 @@ def count_corpora(
     rare: int,
     draws: int,
     pairs: int,
-) -> dict[str, Any]:
+) -> Values:
     """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
     corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
     sizes, curves, dialogues = [], [], []
@@ -101,23 +100,24 @@ def count_corpora(
             "corpus": label,
             "dialogues": len(said),
             "utterances": sum(map(len, said)),
+            "exchanges": part.column("utterances.speaker").count("user"),
+            "domains": len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}),  # SGD numbers them
+            "distinct": len(frequencies),
         }
-        size["exchanges"] = part.column("utterances.speaker").count("user")
-        size["domains"] = len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")})  # SGD numbers them
-        sizes.append(size | {"distinct": len(frequencies)})
+        sizes.append(size)
         curves.append(share_curve(frequencies).assign(corpus=label))
         dialogues += said
     curves.append(share_curve(every).assign(corpus=WHOLE))
     return {
-        "sizes": pd.DataFrame(sizes),
-        "curves": pd.concat(curves, ignore_index=True),
+        "sizes": DataFrame(sizes),
+        "curves": concat(curves, ignore_index=True),
         "frequencies": {"every": dict(every.most_common(500)), "nine": dict((nine or every).most_common(500))},
         "rare": thin([text for text, count in every.items() if count == 1 and text], rare),
         "pairs": sample_pairs(dialogues, draws, pairs),
     }
 
 
-def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> pd.DataFrame:
+def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> DataFrame:
     """``draws`` disjoint samples of a context of three utterances and its response, one pair a dialogue."""
     longest = max(WINDOWS)
     said = [utterances for utterances in dialogues if len(utterances) > longest]
@@ -133,10 +133,10 @@ def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> p
                 "response": said[place][k],
             }
         )
-    return pd.DataFrame(rows)
+    return DataFrame(rows)
 
 
-def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
+def share_curve(frequencies: Counter[str]) -> DataFrame:
     """Points of F1: the most frequent utterances, in percent of the distinct ones, and the share that they cover.
 
     >>> share_curve(Counter({"yes": 98, "no": 1, "maybe": 1}))["share"].round(1).tolist()
@@ -145,10 +145,10 @@ def share_curve(frequencies: Counter[str]) -> pd.DataFrame:
     covered = cumulative_share(frequencies)
     ranks = np.unique(np.geomspace(1, len(covered), POINTS).round().astype(np.int64))
     ranks = np.unique(np.append(ranks, max(1, round(len(covered) / 100))))
-    return pd.DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
+    return DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
 
 
-def top_share(curve: pd.DataFrame) -> float:
+def top_share(curve: DataFrame) -> float:
     """The share that the top one percent of the distinct utterances cover, at the nearest point of the curve."""
     nearest = (curve["top"] - 1).abs().argmin()
     return float(curve["share"].iloc[nearest])
@@ -160,7 +160,7 @@ def size_cells(
     utterances: int,
     substitute: str,
     domains: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[Values]:
     """The cells of one printed row, the average number of turns among them."""
     values = {"dialogues": dialogues, "utterances": utterances}
     if domains:
@@ -169,9 +169,9 @@ def size_cells(
     return count_rows("column", values, substitute, n=dialogues, model=model)
 
 
-def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> pd.DataFrame:
+def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataFrame:
     """For F2: what was said, how often each utterance occurs in a corpus, and the weight that follows from it."""
-    data = pd.DataFrame({"speaker": [said.speaker for said in utterances]})
+    data = DataFrame({"speaker": [said.speaker for said in utterances]})
     data["text"] = [" ".join(said.text.split()) for said in utterances]
     return data.assign(frequency=counts, weight=inverse_response_frequency(counts).tolist())
 
@@ -186,11 +186,11 @@ def known_domains(records: Dataset) -> Dataset:
     return records.take([row for row, domain in enumerate(domains) if domain in known])
 
 
-def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[dict[str, Any]]:
+def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[Values]:
     """Items by split and the number of labels, of what the tasks ask for."""
     numbers = {}
     if records.table.kind == "Dialogue":
-        parts = {split: part.examples for split, part in diaeval.asked_actions(records, dataset, **limits).items()}
+        parts = diaeval.asked_actions(records, dataset, **limits)
         numbers["labels"] = len(diaeval.act_names(records, dataset))
     elif records.table.kind == "InferenceItem":
         parts = diaeval.asked_items(records, dataset, **limits)
@@ -209,17 +209,17 @@ def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-SCORES = pd.DataFrame(NAMED["scores"])
+SCORES = DataFrame(NAMED["scores"])
 """What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
 
 
-def task_scores(rows: pd.DataFrame, *labels: str) -> pd.DataFrame:
+def task_scores(rows: DataFrame, *labels: str) -> DataFrame:
     """The score of each task and model: its metric, averaged over its datasets, for every group of test dialogues.
 
     ``labels`` are further columns that tell models apart.
     """
     if rows.empty:
-        return pd.DataFrame(columns=["value", "model", *labels])
+        return DataFrame(columns=["value", "model", *labels])
     kept = diaeval.printed_rows(rows).query("protocol == 'paper'").drop(columns="task", errors="ignore")
     keys = ["task", "metric", "model", *labels, *(["train_seed"] if "train_seed" in kept else []), "seed"]
     groups = kept.merge(SCORES, on=["table", "metric"]).groupby(keys, sort=False, dropna=False)
@@ -227,14 +227,14 @@ def task_scores(rows: pd.DataFrame, *labels: str) -> pd.DataFrame:
     return values.assign(dataset="DiaEval", protocol="paper")
 
 
-def average_of_tasks(rows: pd.DataFrame) -> pd.DataFrame:
+def average_of_tasks(rows: DataFrame) -> DataFrame:
     """The three scores and their mean as a fourth ``task``, for the figures."""
     keys = [name for name in rows if name not in ("task", "metric", "value", "n")]
     mean = rows.groupby(keys, dropna=False)["value"].mean().reset_index().assign(task="average of the three")
-    return pd.concat([rows, mean], ignore_index=True)
+    return concat([rows, mean], ignore_index=True)
 
 
-def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
+def without_shared(rows: DataFrame) -> DataFrame:
     """Scores without what all points share in a group of test dialogues, since some groups are harder than others.
 
     Intervals then show how sure the differences between points are; means stay as they are.
@@ -244,7 +244,7 @@ def without_shared(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(value=rows["value"] - of_group + of_all)
 
 
-def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
+def figure_data(rows: DataFrame, x: str, line: str = "") -> DataFrame:
     """Scores over ``x`` for a figure: with their mean, and without what all points share; none for a single point."""
     if rows.empty or rows[x].nunique() < 2:
         return rows.iloc[:0]
@@ -257,7 +257,7 @@ def figure_data(rows: pd.DataFrame, x: str, line: str = "") -> pd.DataFrame:
 
 
 @evaluator("geometry")
-def geometry_of(encoder: Encoder, records: pd.DataFrame) -> Scores:
+def geometry_of(encoder: Encoder, records: DataFrame) -> Scores:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     mark = f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):
@@ -275,9 +275,10 @@ def geometry_of(encoder: Encoder, records: pd.DataFrame) -> Scores:
 
 def frequent_places(
     encoder: Encoder, records: Mapping[str, list[str]], method: str, seed: int, shared: bool
-) -> pd.DataFrame:
+) -> DataFrame:
     """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
-    texts, half = [*records["frequent"], *records["rare"]], len(records["frequent"]) // 2
-    labels = np.where(np.arange(len(texts)) < half, "most frequent", "frequent")
-    labels[len(records["frequent"]) :] = "seen once"
+    frequent, rare = records["frequent"], records["rare"]
+    texts, half = [*frequent, *rare], len(frequent) // 2
+    counts = [half, len(frequent) - half, len(rare)]
+    labels = np.repeat(["most frequent", "frequent", "seen once"], counts)
     return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")

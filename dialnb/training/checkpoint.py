@@ -4,8 +4,6 @@ Everything random in a step is a function of (seed, step, process, chunk), so th
 random generator and of the data position; weights, optimiser moments and the curve are stored beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -21,7 +19,6 @@ PREFIX = "step-"
 
 def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: dict) -> Path:
     """Write ``folder/step-NNNNNNNN`` and then remove older ones; one that is there already is of this run and whole."""
-    folder = Path(folder)
     final = folder / f"{PREFIX}{step:08d}"
     if final.exists():
         return final
@@ -55,7 +52,7 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: 
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    found = sorted(Path(folder).glob(f"{PREFIX}*"))
+    found = sorted(folder.glob(f"{PREFIX}*"))
     return found[-1] if found else None
 
 

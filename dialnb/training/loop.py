@@ -7,8 +7,6 @@
 - Randomness of a step depends on (seed, step, process, chunk) alone, so resuming needs only the step number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -18,10 +16,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
+from pandas import DataFrame
 from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
@@ -45,7 +43,7 @@ class TrainingResult:
     """What a run leaves behind besides the trained encoder."""
 
     steps: int
-    curve: pd.DataFrame  # step, epoch, loss, rate and, of a loss with several terms, each of them
+    curve: DataFrame  # step, epoch, loss, rate and, of a loss with several terms, each of them
     seconds: float
     examples_per_second: float
     tokens_per_second: float
@@ -335,7 +333,7 @@ class _Run:
             peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
         facts = {"settings": asdict(self.settings), "objective": self.objective.describe()}
         facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
-        curve = pd.DataFrame(self.curve)
+        curve = DataFrame(self.curve)
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
         return TrainingResult(
             steps=self.total,
@@ -384,7 +382,7 @@ class _Run:
         save_checkpoint(self.folder, step, self._state(), facts)
 
     def _resume(self) -> int:
-        path = latest_checkpoint(self.folder) if self.folder is not None else None
+        path = self.folder and latest_checkpoint(self.folder)
         if path is None:
             return 0
         tensors, facts = load_checkpoint(path)

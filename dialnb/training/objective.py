@@ -1,7 +1,5 @@
 """What the loop asks of a method: an objective that turns a batch into a loss."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from dialnb.examples.batches import Batch

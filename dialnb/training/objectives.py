@@ -1,7 +1,5 @@
 """The objectives of the papers as modules: heads plus one of the pure functions in ``dialnb.losses``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
@@ -61,10 +59,10 @@ class PairObjective(Objective):
     ) -> None:
         super().__init__()
         check_known("head", head, HEADS)
-        if isinstance(loss, str):
-            check_known("pair loss", loss, PAIR_LOSSES)
-        self.function = PAIR_LOSSES[loss] if isinstance(loss, str) else loss
-        name = loss if isinstance(loss, str) else loss.__name__
+        name = getattr(loss, "__name__", loss)
+        if name == loss:
+            check_known("pair loss", name, PAIR_LOSSES)
+        self.function = PAIR_LOSSES.get(loss, loss)
         known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
         for option in options:
             check_known(f"option of the {name} loss", option, known)

@@ -1,7 +1,5 @@
 """The objectives of UMS and DialogueCSE: cross-encoding with utterance manipulation, and matching-guided embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

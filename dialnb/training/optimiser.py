@@ -1,7 +1,5 @@
 """What is trained, and how fast: frozen layers, parameter groups, Adam."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

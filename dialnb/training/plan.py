@@ -1,18 +1,17 @@
 """Which rows each step sees: a pure function of (seed, step), so that a run can stop anywhere and go on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy import ndarray
 
 from dialnb.errors import TrainingError
 
 STORED = 1 << 21  # rows; the order of more would be most of what a process holds, so it is computed
 
 
-def computed_order(places: range, size: int, tables: np.ndarray) -> np.ndarray:
+def computed_order(places: range, size: int, tables: ndarray) -> ndarray:
     """The rows at some ``places`` of a random order of ``size`` rows, of which nothing else is computed or stored.
 
     A Feistel network, one round for each of the random ``tables``, permutes the numbers below the square of their
@@ -41,7 +40,7 @@ class BatchPlan:
         size: int,
         batch_size: int,
         seed: int,
-        groups: Sequence[np.ndarray] | None = None,
+        groups: Sequence[ndarray] | None = None,
         drop_last: bool = False,
     ) -> None:
         self.groups = [range(size)] if groups is None else groups
@@ -61,14 +60,14 @@ class BatchPlan:
     def steps_per_epoch(self) -> int:
         return len(self.order)
 
-    def _shuffle(self, epoch: int) -> Sequence[np.ndarray]:
+    def _shuffle(self, epoch: int) -> Sequence[ndarray]:
         rng = np.random.default_rng([self.seed, 24, epoch])
         if self.computed:
             side = 1 << -(-self.size.bit_length() // 2)
             return rng.integers(side, size=(4, side))
         return [rng.permutation(group) for group in self.groups]
 
-    def rows(self, step: int) -> np.ndarray:
+    def rows(self, step: int) -> ndarray:
         """The rows of the whole (all processes') batch of 0-based ``step``."""
         epoch, place = divmod(step, len(self.order))
         turn, group = self.order[place]

@@ -2,8 +2,6 @@
 detection (ELECTRA). The same few lines make the bundled ``mini``, the larger ``small`` and a Chinese one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,12 +38,6 @@ SHAPES = {"mini": _shape(256, 4), "small": _shape(384, 6), "medium": _shape(512,
 GOES_ON = "encoder"  # the shape of an encoder whose pretraining goes on
 ASKED = 2048  # texts in which an ELECTRA looks for replaced tokens at the end
 GENERATOR = _shape(64, 2) | {"num_attention_heads": 2}
-
-
-def pretraining_settings(shape: str) -> TrainingSettings:
-    """How an encoder of ``shape`` is pretrained."""
-    check_known("shape", shape, SHAPES)
-    return PRINTED[f"pretraining {shape}"]
 
 
 @dataclass(frozen=True)

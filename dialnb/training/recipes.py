@@ -5,9 +5,7 @@ theirs from it. The printed hyperparameters are for BERT-base on 8 GPUs for hour
 that move them. Both are recorded with every run.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -35,6 +33,7 @@ from dialnb.examples.posttraining import next_sentence_examples, replaced_token_
 from dialnb.examples.readings import reply_lists, thin
 from dialnb.examples.templates import augmented_dropout_examples, template_examples
 from dialnb.examples.windows import WINDOWS, window_examples
+from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector, add_marks, add_placeholders
 from dialnb.seeding import seeded
@@ -72,7 +71,7 @@ class Recipe:
     settings: TrainingSettings
     reads: Callable[[Sequence], Sequence] = paired_dialogues
     least: int = 1  # utterances of a dialogue that makes an example
-    heads_first: Mapping[str, Any] = field(default_factory=dict)  # settings of a stage in which the encoder is frozen
+    heads_first: Fields = field(default_factory=dict)  # settings of a stage in which the encoder is frozen
     prepare: Callable[..., Encoder | Selector] = _as_it_is  # what is trained, made of the encoder
     kept_heads: tuple[str, ...] = ()  # parts of the objective that a test needs
 
@@ -88,18 +87,18 @@ class Recipe:
             )
         return found
 
-    def make_objective(self, model: Encoder | Selector, options: Mapping[str, Any]) -> Objective:
+    def make_objective(self, model: Encoder | Selector, options: Fields) -> Objective:
         """Make the objective with what is left of the options; refuse those that nobody knows."""
         read = _known(self.examples, options) | _known(self.prepare, options)
         taken = {*read, "head_steps"} - {*_known(self.objective, options)}
         return self.objective(model, **{name: value for name, value in options.items() if name not in taken})
 
-    def rehearse(self, encoder: Encoder, options: Mapping[str, Any]) -> None:
+    def rehearse(self, encoder: Encoder, options: Fields) -> None:
         """Refuse options that the recipe does not know, before anything is read."""
         self.make_objective(self.prepare(encoder.clone(), **_known(self.prepare, options)), options)
 
 
-def _known(function: Callable, options: Mapping[str, Any]) -> dict[str, Any]:
+def _known(function: Callable, options: Fields) -> Values:
     """The options that a function names."""
     return {name: value for name, value in options.items() if name in signature(function).parameters}
 
@@ -150,11 +149,11 @@ def _contexts(encoder, dialogues: Talks, cache: Path | None = None) -> MaskedPai
 
 _hard_negatives = _sized(PairObjective, loss="hard_negative")
 _simcse = _sized(PairObjective, loss="nt_xent", head="tanh", pooling="cls")
-_contrast = _sized(PairObjective, loss="response_contrastive", head="none", pooling="cls")
 
 
 def _contrast_and_words(encoder: Encoder, **options) -> Objective:
-    return Sum(contrast=_contrast(encoder, **options), words=MaskedLanguageModel(encoder))
+    contrast = {"loss": "response_contrastive", "head": "none", "pooling": "cls"} | options
+    return Sum(contrast=PairObjective(encoder.dim, **contrast), words=MaskedLanguageModel(encoder))
 
 
 # --- masked words -----------------------------------------------------------------------------------------------------
@@ -339,7 +338,7 @@ def fit(
     settings: TrainingSettings | None = None,
     folder: Path | None = None,
     cache: Path | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Fields | None = None,
     on_epoch: Callable[[int, Encoder | Selector], None] | None = None,
     **training,
 ) -> Fitted:

@@ -1,10 +1,10 @@
 """What a training run is made of, apart from data and objective; and the learning-rate schedules of the papers."""
 
-from __future__ import annotations
+from __future__ import annotations  # the command line reads types as they are written
 
 import math
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 from dialnb.errors import BadParameter, check_known
 from dialnb.files import read_yaml
@@ -97,6 +97,6 @@ def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> f
     return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
 
 
-_LISTED = read_yaml(files("dialnb.training").joinpath("settings.yaml"))
-PRINTED = {name: TrainingSettings(**given) for name, given in _LISTED.items()}
+LISTED = Path(__file__).with_name("settings.yaml")
+PRINTED = {name: TrainingSettings(**given) for name, given in read_yaml(LISTED).items()}
 """What the papers print, by recipe or paper."""
