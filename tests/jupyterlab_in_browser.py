@@ -58,6 +58,16 @@ def menu(browser: Browser, name: str, entry: str) -> None:
     browser.click(find)
 
 
+def click_until(browser: Browser, place: str, reached: str, times: int = 1) -> None:
+    """Click until a JavaScript expression is true: a page that is being laid out may move away under the mouse."""
+    for _ in range(100):
+        browser.click(place, times)
+        if browser.run(reached):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"no click reaches {place}")
+
+
 def replace_word(browser: Browser, word: str, other: str) -> None:
     """Double-click the first place of a word in the code, and type another."""
     place = f"""(() => {{
@@ -69,11 +79,7 @@ def replace_word(browser: Browser, word: str, other: str) -> None:
         return found;
       }}
     }})()"""
-    for _ in range(50):  # a page that is still being laid out may move away under the mouse
-        browser.click(place, times=2)
-        if browser.run("getSelection().toString()") == word:
-            break
-        time.sleep(0.2)
+    click_until(browser, place, f"getSelection().toString() === {json.dumps(word)}", times=2)
     browser.write(other)
     browser.wait(f"document.querySelector('.jp-CodeCell').textContent.includes({json.dumps(other)})")
 
@@ -103,13 +109,8 @@ def change_cell(browser: Browser, code: str, change: Callable[[str], str]) -> st
     """Type other code into a cell, run it, and wait until it is done; gives the cell as JavaScript, by its new code."""
     cell, active = cell_with(code), "document.querySelector('.jp-Cell.jp-mod-active')"
     new = change(browser.run(f"({CODE})({cell})"))
-    for _ in range(100):  # a page that is still being laid out may move away under the mouse
-        browser.click(f"{cell}.querySelector('.cm-content')")
-        if browser.run(f"{cell}.querySelector('.cm-content').contains(document.activeElement)"):
-            break
-        time.sleep(0.2)
-    else:
-        raise AssertionError(f"no click reaches the cell with {code!r}")
+    editor = f"{cell}.querySelector('.cm-content')"
+    click_until(browser, editor, f"{editor}.contains(document.activeElement)")
     before = browser.run(f"{active}.querySelector('.jp-InputPrompt').textContent")
     browser.press("a", control=True)
     browser.write(new)
