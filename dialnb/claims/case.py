@@ -12,7 +12,7 @@ from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.claims.definitions import Claim
-from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, numbers_of, strata
+from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, means_at, numbers_of, strata
 from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
@@ -160,10 +160,7 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
 def _beside(rows: DataFrame, floor: DataFrame, keys: list[str]) -> ndarray:
     """For each row what a floor has on average where it was measured, NaN where it was not."""
     place = numbers_of(pd.concat([rows[keys], floor[keys]]), keys)
-    own, floors = place[: len(rows)], place[len(rows) :]
-    with np.errstate(invalid="ignore"):
-        means = np.bincount(floors, floor["value"], len(place)) / np.bincount(floors, minlength=len(place))
-    return means[own]
+    return means_at(place[len(rows) :], floor["value"], len(place))[place[: len(rows)]]
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,7 @@ from math import atanh, sqrt, tanh
 import numpy as np
 import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, Series
 from scipy.special import ndtri
 
 from dialnb.claims.papers import Fields, select
@@ -131,10 +131,14 @@ def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame,
 def _means(group: DataFrame) -> DataFrame:
     """Mean values [training, unit]."""
     (rows, trainings), (columns, units) = (pd.factorize(group[name], sort=True) for name in REPEATED)
-    places, shape = rows * len(units) + columns, len(trainings) * len(units)
-    with np.errstate(invalid="ignore"):  # a training that lacks a unit
-        means = np.bincount(places, group["value"], shape) / np.bincount(places, minlength=shape)
+    means = means_at(rows * len(units) + columns, group["value"], len(trainings) * len(units))
     return DataFrame(means.reshape(-1, len(units)), trainings, columns=units)
+
+
+def means_at(places: ndarray, values: Series, size: int) -> ndarray:
+    """The mean of the values at each of the places below ``size``, NaN at a place that has none."""
+    with np.errstate(invalid="ignore"):
+        return np.bincount(places, values, size) / np.bincount(places, minlength=size)
 
 
 def _stratum(table: DataFrame, clusters: ndarray, weight: float, variance: float) -> Stratum:

@@ -59,10 +59,11 @@ class PairObjective(Objective):
     ) -> None:
         super().__init__()
         check_known("head", head, HEADS)
-        name = getattr(loss, "__name__", loss)
-        if name == loss:
-            check_known("pair loss", name, PAIR_LOSSES)
-        self.function = PAIR_LOSSES.get(loss, loss)
+        named = isinstance(loss, str)
+        if named:
+            check_known("pair loss", loss, PAIR_LOSSES)
+        self.function = PAIR_LOSSES[loss] if named else loss
+        name = loss if named else loss.__name__
         known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
         for option in options:
             check_known(f"option of the {name} loss", option, known)
