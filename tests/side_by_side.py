@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -37,6 +39,19 @@ def lacks_memory(number: int, parent: int) -> int:
     if os.getpid() != parent:
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
     return number
+
+
+def takes_memory(seen: str) -> int:
+    while not Path(seen).exists():
+        time.sleep(0.05)
+    return 1
+
+
+def lacks_memory_once(seen: str) -> int:
+    if not Path(seen).exists():
+        Path(seen).touch()
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    return os.getpid()
 
 
 def plus_one(number: int) -> int:

@@ -173,6 +173,7 @@ def test_passes_that_wait_for_their_way_back_do_not_share_memory():
             encoder.zero_grad(set_to_none=graphs is None)
             vectors = [encoder.embed(part, "mean") for part in parts]
             sum((i + 1) * v.square().sum() for i, v in enumerate(vectors)).backward()
+            del vectors  # their way back leads to gradients on this stream, which a recording may not wait for
         found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
     assert graphs.recorded and not graphs.taken
     assert {key[0] for key in graphs.recorded} == {0, 1, 2, 3}

@@ -80,6 +80,16 @@ def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(cache, worke
     assert cache.run("large", *jobs["large"])[0] == 5
 
 
+def test_a_stage_without_gpu_memory_is_tried_again_when_another_has_ended(cache, workers, tmp_path):
+    seen = {"seen": str(tmp_path / "seen")}
+    jobs = {"small": (side_by_side.takes_memory, seen), "large": (side_by_side.lacks_memory_once, seen)}
+    assert len(workers.make(jobs)) == 2
+    assert "large: no GPU memory left beside the others; it is made later" in cache.said[0]
+    assert cache.said[-1].endswith("(2 of 2)")
+    made_by, record = cache.run("large", *jobs["large"])
+    assert record.cached and made_by != os.getpid()
+
+
 def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers):
     begun = []
 

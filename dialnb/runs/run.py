@@ -265,7 +265,7 @@ class Run:
         if again not in self._opened:
             s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
             reading = Dialogues(self.corpus(s), s["dialogues"])
-            function, inputs = job_of(s, Model(again, data=reading), encoder, seed=1)
+            function, inputs = job_of(s, Model(again, data=reading, settings={"max_steps": None}), encoder, seed=1)
             self._opened[again] = self.stage(f"raw start: {again}", function, **inputs)["encoder"]
         return deepcopy(self._opened[again])  # a row may read it with another pooling
 

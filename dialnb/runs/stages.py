@@ -12,6 +12,7 @@ do not. `Workers` make stages side by side and leave them in the cache, where th
 its own random generators, and a stage seeds itself: the results are those of one process.
 """
 
+import gc
 import inspect
 import os
 import pickle
@@ -192,10 +193,11 @@ class Workers:
         """Make every job's stage, and those that ``follow(name)`` names once the stage ``name`` is there; the keys of
         all that were not in the cache before.
 
-        A process that dies or finds no memory on the GPU loses nothing: what is missing afterwards is made by the
-        caller, alone.
+        A stage that finds no memory on the GPU is tried again when another one has ended. What is missing in the end,
+        or when a process has died, is made by the caller, alone.
         """
-        left, waiting, done, made = deque(jobs.items()), {}, 0, set()
+        left, waiting, refused, done, made = deque(jobs.items()), {}, [], 0, set()
+        give_back_memory()
         try:
             while left or waiting:
                 while left and len(waiting) < 2 * self.count:  # a job carries its encoder: few at once
@@ -206,12 +208,16 @@ class Workers:
                         if self._pool is None:
                             threads = max(1, (os.cpu_count() or 1) // self.count)
                             self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
-                        waiting[self._pool.submit(_make, packed)] = name
+                        waiting[self._pool.submit(_make, packed)] = name, job
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
-                    name, record, done = waiting.pop(future), future.result(), done + 1
+                    (name, job), record = waiting.pop(future), future.result()
                     if record is None:
-                        self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made alone later")
+                        refused.append((name, job))
+                        self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made later")
                         continue
+                    done += 1
+                    left.extendleft(refused)
+                    refused.clear()
                     left.extend(follow(name).items())
                     if not record.cached:
                         made.add(record.key)
@@ -254,10 +260,7 @@ def _prepare(threads: int) -> None:
 
 
 def _make(job: bytes) -> StageRecord | None:
-    """The record of the stage, or None where the GPU had no memory left for it.
-
-    What torch holds back for a next stage is given to the other processes.
-    """
+    """The record of the stage, or None where the GPU had no memory left for it."""
     try:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
         return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
@@ -267,4 +270,11 @@ def _make(job: bytes) -> StageRecord | None:
         return None
     finally:
         inputs = None
+        give_back_memory()
+
+
+def give_back_memory() -> None:
+    """Leave to the other processes what torch holds back on the GPU, and what graphs in circles of objects hold."""
+    if torch.cuda.is_initialized():
+        gc.collect()
         torch.cuda.empty_cache()
