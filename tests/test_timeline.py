@@ -33,7 +33,14 @@ STAGES = [
 @pytest.fixture
 def run(tmp_path):
     """A run of three minutes: a raw start, two trainings side by side, a question to each, one stage from before."""
-    record = {"slug": "dse", "profile": "quick", "status": "done", "reason": "", "stages": STAGES}
+    record = {
+        "slug": "dse",
+        "profile": "quick",
+        "status": "done",
+        "reason": "",
+        "stages": STAGES,
+        "parameters": {"seed": 1},
+    }
     record |= {"started": BEGAN.isoformat(), "updated": (BEGAN + timedelta(minutes=3)).isoformat()}
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps(record), encoding="utf-8")
@@ -57,14 +64,14 @@ def smi(tmp_path):
 def test_stages_side_by_side_have_lanes_of_their_own_and_those_of_before_none(run):
     rows = stages_of(run, "run").set_index("name")
     assert len(rows) == 5 and rows["lane"].tolist() == [0, 0, 1, 0, 0]
-    assert rows.loc["train WMDC, seed 1", ["start", "end"]].tolist() == pytest.approx([31, 90])
+    assert rows.loc["train WMDC", ["start", "end"]].tolist() == pytest.approx([31, 90])
     assert rows["kind"].tolist() == ["raw start", "training", "training", "fine-tuning", "other evaluation"]
 
 
 def test_the_chain_goes_back_from_the_last_stage_to_what_ended_before_it(run):
     rows = stages_of(run, "run")
     chained = rows.loc[rows["chained"], "name"].tolist()
-    assert chained == ["raw start: masked words", "train DSE, seed 1", "intents: DSE on SNIPS, seed 1"]
+    assert chained == ["raw start: masked words", "train DSE", "intents: DSE on SNIPS"]
 
 
 def test_the_gpu_is_clipped_to_the_run_and_its_mean_told(run, smi, tmp_path, capsys):
@@ -73,7 +80,7 @@ def test_the_gpu_is_clipped_to_the_run_and_its_mean_told(run, smi, tmp_path, cap
     main([str(tmp_path / "run"), "--gpu", str(smi), "-o", str(tmp_path / "out" / "dse.png")])
     told = capsys.readouterr().out
     assert "3.0 minutes in all; 5 stages made, 1 from the cache" in told and "GPU busy 53.3 % of the time" in told
-    assert f"{(25 + 119 + 59 + 49 + 9) / 180:.2f} times the run's own" in told and "1  train DSE, seed 1, 119 s" in told
+    assert f"{(25 + 119 + 59 + 49 + 9) / 180:.2f} times the run's own" in told and "1  train DSE, 119 s" in told
     assert (tmp_path / "out" / "dse.png").read_bytes().startswith(b"\x89PNG")
 
 

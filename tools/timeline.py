@@ -60,7 +60,9 @@ def stages_of(run: Values, name: str) -> DataFrame:
     if lacking := [stage["name"] for stage in made if not stage.get("made") or stage.get("seconds") is None]:
         raise DataError(f"{name} does not say when its stages were made, e.g. {lacking[0]}; run it again")
     ends = (pd.to_datetime([stage["made"] for stage in made], utc=True) - began(run)).total_seconds()
-    rows = DataFrame({"name": [stage["name"] for stage in made], "kind": [kind_of(stage) for stage in made]})
+    own = f", seed {run['parameters']['seed']}"
+    names = [stage["name"].removesuffix(own) for stage in made]
+    rows = DataFrame({"name": names, "kind": [kind_of(stage) for stage in made]})
     rows = rows.assign(end=ends, seconds=[stage["seconds"] for stage in made])
     rows = rows.assign(start=rows["end"] - rows["seconds"]).sort_values(["start", "end"], ignore_index=True)
     return rows.assign(lane=lanes(rows), chained=rows.index.isin(chain(rows)))
@@ -147,7 +149,7 @@ def timeline(run: Values, stages: DataFrame, gpu: DataFrame | None = None) -> Fi
         for place, stage in enumerate(named.itertuples()):
             column, row = divmod(place, ceil(len(named) / 2))
             where = {"transform": names.transAxes, "size": "small", "va": "top"}
-            names.text(0.5 * column, 1 - 0.22 * row / key, _line(place, stage, 44), **where)
+            names.text(0.5 * column, 1 - 0.22 * row / key, _line(place, stage, 48), **where)
         shown = [Patch(color=colour, label=kind) for kind, colour in KINDS.items() if kind in set(stages["kind"])]
         shown.append(Line2D([], [], color=INK, lw=2, label="chain of waiting"))
         figure.legend(handles=shown, loc="outside lower center", ncols=len(shown), columnspacing=1.2, handlelength=1.4)
@@ -164,7 +166,7 @@ def _draw_stages(axes: Axes, stages: DataFrame, named: DataFrame) -> None:
     minutes = stages.assign(start=stages["start"] / 60, width=stages["seconds"] / 60)
     chained = minutes[minutes["chained"]]
     axes.barh("lane", "width", 0.84, "start", data=minutes, color=minutes["kind"].map(KINDS), ec="white", lw=0.4)
-    axes.barh("lane", "width", 0.84, "start", data=chained, color="none", ec=INK, lw=1.8)
+    axes.barh("lane", "width", 0.84, "start", data=chained, color="none", ec=INK, lw=1.3)
     for one, other in zip(chained.itertuples(), chained[1:].itertuples()):
         gap = [one.start + one.width, other.start], [one.lane, other.lane]
         axes.plot(*gap, color=INK, lw=1.2, ls=DASHES[2])
@@ -173,7 +175,7 @@ def _draw_stages(axes: Axes, stages: DataFrame, named: DataFrame) -> None:
         box = {"boxstyle": "circle,pad=0.15", "fc": "white", "ec": INK, "lw": 0.6}
         axes.text(middle, stage.lane, place + 1, size="x-small", ha="center", va="center", bbox=box)
     most = stages["lane"].max() + 1
-    axes.set(yticks=[], ylim=(most - 0.4, -0.6), ylabel=f"stages, up to {most} at once")
+    axes.set(yticks=[], ylim=(most - 0.4, -0.6), ylabel=f"{most} at once")
 
 
 def _draw_gpu(axes: Axes, gpu: DataFrame) -> None:
@@ -200,7 +202,8 @@ def report(run: Values, stages: DataFrame, gpu: DataFrame | None = None) -> str:
     lines += ["longest stages:", *(f"  {_line(*pair)}" for pair in enumerate(longest(stages).itertuples()))]
     chained = stages[stages["chained"]]
     lines.append(f"chain of waiting: {len(chained)} stages, {chained['seconds'].sum() / 60:.1f} minutes of work")
-    lines += [f"  {stage.start / 60:6.1f} min  {stage.name}, {stage.seconds:,.0f} s" for stage in chained.itertuples()]
+    told = chained[chained["seconds"] > 0.6 * minutes]  # more than a hundredth of the run
+    lines += [f"  {stage.start / 60:6.1f} min  {stage.name}, {stage.seconds:,.0f} s" for stage in told.itertuples()]
     return "\n".join(lines)
 
 
