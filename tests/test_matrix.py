@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import shared
+from huggingface_hub import ModelCard
 from scipy import stats
 from tiny import one_layer
 
+from dialnb import cli
 from dialnb.claims import load_claims
 from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
@@ -33,7 +35,7 @@ from dialnb.studies import dse, matrix, wmdc
 from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
 from dialnb.studies.matrix_guide import difference, page, picks, recommended
 from dialnb.training import TrainingResult
-from tools.record import as_run, judge_again
+from tools.record import judge_again
 
 DEMSAR = pd.DataFrame(
     {
@@ -250,12 +252,30 @@ def test_each_start_has_its_own_part():
 def test_a_record_without_starts_is_of_the_one_that_it_had():
     (group,) = [group for group in gather(recorded_runs()) if group.slug == "matrix"]
     assert group.results["table"].isin(["T1"]).any() and "start" not in group.results
-    text = page(as_run(group))
+    text = page(group)
     assert text.count("### ") == 1 and "### The encoder as it comes: `mini`" in text
     assert text == (group.record / "guide.md").read_text(encoding="utf-8")
     judged = group.judged.to_dict()
     assert {claim["verdict"] for claim in judged if claim["id"].endswith("-second")} == {"not run"}
     assert any(claim["verdict"] == "holds" for claim in judged)
+
+
+def test_the_report_of_several_runs_has_the_advice_of_all_of_them(tmp_path):
+    (kept,) = [folder for folder in recorded_runs() if folder.parts[-3] == "matrix"]
+    record = json.loads((kept / "run.json").read_text(encoding="utf-8"))
+    rows = read_rows(kept).query("table in ('T1', 'T4')")
+    for seed in (1, 2, 3):
+        folder = tmp_path / "runs" / str(seed)
+        folder.mkdir(parents=True)
+        rows.assign(value=rows["value"] + 0.01 * seed).to_csv(folder / "results.csv", index=False)
+        about = record | {"parameters": record["parameters"] | {"seed": seed}, "stages": []}
+        (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+        (folder / "guide.md").write_text(f"Advice of seed {seed}.", encoding="utf-8")
+    build(sorted((tmp_path / "runs").iterdir()), tmp_path / "site")
+    page = (tmp_path / "site" / "matrix-gpu.html").read_text(encoding="utf-8")
+    assert "trainings of each: 3" in page and "Advice of seed" not in page
+    build([tmp_path / "runs" / "2"], tmp_path / "site")
+    assert "Advice of seed 2." in (tmp_path / "site" / "matrix-gpu.html").read_text(encoding="utf-8")
 
 
 def test_a_record_of_several_trainings_gets_their_advice_when_it_is_judged_again(tmp_path):
@@ -443,6 +463,20 @@ def test_recommended_encoders_leave_the_run_with_their_scores(both):
         assert command.endswith("-o my-encoder") and shlex.split(command)[:2] == ["dialnb", "train"]
         model = sentence_transformers.SentenceTransformer(str(both / "encoders" / name), device="cpu")
         assert model.encode(["a table for two"]).shape == (1, 32)
+
+
+def test_an_exported_card_has_the_scores_of_its_own_start_and_budget(both, cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALNB_CACHE", str(cache))
+    rows = pd.read_csv(both / "results.csv").query("model == 'DSE' and task == 'Similarity'")
+    tables = {"DSE": "X-datasets", "DSE, as it comes, seed 1": "X-datasets-2", "DSE, own budget": "X-datasets-own"}
+    assert rows[rows["table"].isin(tables.values())].groupby("table")["value"].mean().nunique() == 3
+    for name, table in tables.items():
+        assert cli.main(["export", str(both), name, str(tmp_path / name)]) == 0
+        results = ModelCard.load(tmp_path / name / "README.md").data.eval_results
+        (found,) = [result for result in results if result.task_name == "Similarity"]
+        own = rows[rows["table"] == table]
+        assert found.metric_value == pytest.approx(own["value"].mean(), abs=1e-3)
+        assert found.metric_name.endswith(f"start {own['start'].iloc[0]}") and len(results) == 2
 
 
 def test_the_command_trains_as_the_run_did(both, tmp_path, tmp_path_factory, monkeypatch):

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbformat
 import pandas as pd
 import pytest
 import reporting
@@ -191,6 +192,17 @@ def test_an_equation_beyond_the_converter_is_shown_as_written():
 def test_notebook_headings_leave_the_first_level_to_the_page(tmp_path):
     reporting.write_notebook(tmp_path / "n.ipynb")
     assert "<h1" not in notebook_body(tmp_path / "n.ipynb")
+
+
+def test_every_picture_of_a_notebook_has_words_and_its_code_is_coloured(tmp_path):
+    dot = "iVBORw0KGgo="
+    drawn = nbformat.v4.new_output("display_data", data={"image/png": dot})
+    cells = [nbformat.v4.new_code_cell("import dialnb", outputs=[drawn])]
+    cells.append(nbformat.v4.new_markdown_cell(f"![A dot](data:image/png;base64,{dot})"))
+    (tmp_path / "n.ipynb").write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+    html = notebook_body(tmp_path / "n.ipynb")
+    assert re.findall(r'<img[^>]*alt="([^"]*)"', html) == ["No description has been provided for this image", "A dot"]
+    assert html.count("alt=") == 2 and '<span class="kn">import</span>' in html
 
 
 def test_seeds_of_one_setting_are_pooled_and_settings_kept_apart(tmp_path):

@@ -153,6 +153,35 @@ def test_the_page_can_be_printed(browser, site):
     assert len(browser.call("Page.printToPDF", printBackground=False)["data"]) > 20_000
 
 
+def test_tables_fit_on_printed_paper(browser, site):
+    a4 = 718  # pixels between its margins
+    browser.open((site / "dse-quick.html").as_uri(), a4)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    wide = (
+        "[...document.querySelectorAll('details table')].filter((table) => table.getBoundingClientRect().right > 720)"
+    )
+    found = browser.run(f"{wide}.map((table) => table.caption?.textContent)")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert found == []
+
+
+def test_a_phone_breaks_no_word_of_a_row_and_shows_where_a_table_goes_on(browser, site):
+    browser.open((site / "tadse-smoke.html").as_uri(), 390)
+    cells = "[...document.querySelectorAll('.results th[scope=row]')]"
+    browser.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    cut = f"{cells}.filter((cell) => cell.textContent.includes('augmentation') && cell.scrollWidth > cell.clientWidth)"
+    assert browser.run(f"{cut}.length") == 0
+    word = f"""(() => {{
+      const text = {cells}.find((cell) => cell.textContent.includes('augmentation')).firstChild, range = new Range();
+      const from = text.textContent.indexOf('augmentation');
+      range.setStart(text, from);
+      range.setEnd(text, from + 'augmentation'.length);
+      return range.getClientRects().length;
+    }})()"""
+    assert browser.run(word) == 1
+    assert "gradient" in browser.run("getComputedStyle(document.querySelector('.scroll')).backgroundImage")
+
+
 # --- text is text -----------------------------------------------------------------------------------------------------
 
 TOUCH = """

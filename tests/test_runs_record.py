@@ -17,7 +17,11 @@ from PIL import Image
 
 from dialnb.errors import DataError
 from dialnb.files import read_rows
+from dialnb.report import build
+from dialnb.report import gather as gathering
+from dialnb.report.gather import gather
 from tools import record as records
+from tools.digest import digest
 
 
 @pytest.fixture
@@ -195,12 +199,10 @@ def test_a_notebook_too_large_to_be_shown_is_refused(runs, project, monkeypatch)
 
 
 def test_the_report_finds_what_was_kept(runs, project, monkeypatch):
-    from dialnb.report import gather
-
     for run in runs[:2]:
         records.record(run, project)
-    monkeypatch.setattr(gather, "project_root", lambda: project)
-    assert [path.parts[-3:] for path in gather.recorded_runs()] == [
+    monkeypatch.setattr(gathering, "project_root", lambda: project)
+    assert [path.parts[-3:] for path in gathering.recorded_runs()] == [
         ("dse", "results", "quick"),
         ("ums", "results", "gpu"),
     ]
@@ -230,6 +232,28 @@ def test_a_run_of_another_seed_joins_the_record_and_both_are_judged_together(run
     assert joined["seed"] == 2 and joined["code"]["commit"] == "0123456789abcdef" and joined["seconds"] == 187.4
     judged = {claim["id"]: claim for claim in json.loads((place / "claims.json").read_text())}
     assert any("2 trainings" in str(claim) for claim in judged.values())
+    crate = json.loads((place / "ro-crate-metadata.json").read_text())
+    assert any("with profile gpu, seeds 1, 2" in entity.get("name", "") for entity in crate["@graph"])
+
+
+def test_a_pooled_record_is_counted_by_its_trainings(runs, second, project, tmp_path):
+    place, _ = records.record(runs[1], project)
+    records.pool(second, project)
+    (group,) = gather([place])
+    assert group.seeds == [1, 2]
+    text = digest([group], project)
+    assert "| gpu | bert-base-uncased | 2 |" in text and "; seed 2 joined it: 187 s, 2025-11-02, commit 0123456" in text
+    index = build([place], tmp_path / "site").read_text(encoding="utf-8")
+    page = (tmp_path / "site" / "ums-gpu.html").read_text(encoding="utf-8")
+    assert "<td>1, 2</td>" in index and "Seeds <strong>1, 2</strong>" in page and "<h3>Seed 2</h3>" in page
+    assert all(f"<code>dialnb run ums --profile gpu --seed {seed}</code>" in page for seed in (1, 2))
+
+
+def test_a_run_that_joined_a_record_is_not_counted_again_beside_it(runs, second, project):
+    place, _ = records.record(runs[1], project)
+    records.pool(second, project)
+    (group,) = gather([second, runs[1], place])
+    assert group.folders == (place,) and len(group.results) == len(read_rows(place))
 
 
 def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, project):

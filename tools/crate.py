@@ -11,6 +11,8 @@ import mimetypes
 from pathlib import Path
 from typing import Any
 
+from dialnb.report.gather import seeds_of
+
 NAME = "ro-crate-metadata.json"
 LICENCE = "https://spdx.org/licenses/Apache-2.0"
 WORDS = {
@@ -37,7 +39,8 @@ def crate(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     files = [_file(path, folder) for path in sorted(folder.rglob("*")) if _belongs(path)]
     inputs = [_dataset(entry) for entry in run.get("data", ())] + [_encoder(entry) for entry in run.get("encoders", ())]
     software = _software(run)
-    title = f"{run['slug']} with profile {run['profile']}, seed {run['parameters'].get('seed')}"
+    seeds = seeds_of(run)
+    title = f"{run['slug']} with profile {run['profile']}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     action = {
         "@id": "#run",
         "@type": "CreateAction",

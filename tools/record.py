@@ -18,14 +18,13 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 
 from dialnb.errors import DataError
 from dialnb.files import ITEMS, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
-from dialnb.report.gather import Group, gather, recorded_runs, rows_of
+from dialnb.report.gather import gather, recorded_runs, rows_of, seeds_of
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
@@ -98,8 +97,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
     if not (place / "run.json").is_file():
         raise DataError(f"{folder} has nothing to join: nothing is recorded in {place.relative_to(root)}; record it")
     kept = read_json(place / "run.json")
-    pooled = kept.get("pooled", [])
-    seeds = [kept["parameters"]["seed"], *(other["seed"] for other in pooled)]
+    seeds = seeds_of(kept)
     if (seed := run["parameters"]["seed"]) in seeds:
         raise DataError(f"{folder} cannot join the record: seed {seed} is in it; it has {', '.join(map(str, seeds))}")
     for name in {**kept["parameters"], **run["parameters"]}.keys() - {"seed"}:
@@ -118,7 +116,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
     if (written := place / "results.csv").stat().st_size > PACKED_ROWS:
         _pack(written, written.read_bytes())
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
-    write_json(place / "run.json", kept | {"pooled": [*pooled, {"seed": seed, **facts}]})
+    write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
     judge_again(place)
     return [place]
 
@@ -137,21 +135,15 @@ def judge_again(folder: Path) -> None:
     from dialnb.claims.papers import compare_table, load_paper
     from dialnb.studies.matrix_guide import FILE, page
 
-    group = next(group for group in gather([folder]) if group.runs)
+    (group,) = gather([folder])
     write_json(folder / "claims.json", group.judge().to_dict())
     for name in load_paper(group.slug).tables:
         if (stem := folder / "tables" / name).with_suffix(".csv").is_file():
             write_table(compare_table(group.slug, name, group.results, group.not_run), stem)
             stem.with_suffix(".tex").unlink(missing_ok=True)
     if (folder / FILE).is_file():
-        (folder / FILE).write_text(page(as_run(group)), encoding="utf-8")
+        (folder / FILE).write_text(page(group), encoding="utf-8")
     write_crate(folder)
-
-
-def as_run(group: Group) -> SimpleNamespace:
-    """A record as the page of advice reads a run: the rows of all trainings, the settings and facts of the first."""
-    (kept,), rows = group.runs, group.results
-    return SimpleNamespace(rows=lambda table: rows[rows["table"] == table], settings=kept["parameters"], facts=kept)
 
 
 def _pack(path: Path, content: bytes) -> None:

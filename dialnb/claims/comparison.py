@@ -52,12 +52,15 @@ class Comparer:
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
+        self.columns = {name: self.rows[name].to_numpy() for name in self.rows}  # quick to take cells from
         self.asked: dict[str, np.ndarray] = {}
 
     def compare(self) -> Comparison:
         """All cells, of the printed rows first and then of the models that the paper does not have."""
-        rows = [(dict(row.labels), dict(zip(self.table.columns, row.values))) for row in self.table.rows]
-        rows = [(labels, values, self._estimates(labels)) for labels, values in rows]
+        rows = [
+            (row.labels, dict(zip(self.table.columns, row.values)), self._estimates(row.labels))
+            for row in self.table.rows
+        ]
         added = [(labels, {}, self._estimates(labels)) for labels in self._added()]
         rows += [row for row in added if any(cell.seeds for cell in row[-1].values())]
         summaries = self._summaries()
@@ -106,7 +109,7 @@ class Comparer:
                 of_each = (found & self._matches({"dataset": name}) for name in datasets)
                 found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
             if found.any():
-                rows = self.rows[found]
+                rows = {name: values[found] for name, values in self.columns.items()}
                 estimates[column] = estimate(rows, tuple(self._stand_ins(rows, datasets)))
         return estimates
 
@@ -119,19 +122,15 @@ class Comparer:
             kept &= self.asked[key]
         return kept
 
-    def _stand_ins(self, rows: DataFrame, datasets: list[str]) -> Iterator[str]:
+    def _stand_ins(self, rows: Fields, datasets: list[str]) -> Iterator[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""
-        substitutes = rows["substitute"].unique() if "substitute" in rows else []
-        yield from filter(None, [*substitutes, *rows["leak"].unique()])
+        yield from filter(None, dict.fromkeys([*rows.get("substitute", ()), *rows["leak"]]))
         if self.table.kind not in ("results", "in-text"):
             return
-        encoders = [name for name in rows["encoder"].unique() if name] if "encoder" in rows else []
-        if not encoders:
-            yield "encoder not stated"
-        for name in encoders:
+        for name in list(filter(None, dict.fromkeys(rows.get("encoder", ())))) or ["not stated"]:
             if name not in self.encoders:
                 yield f"encoder {name}"
-        for name in rows["dataset"].unique() if datasets else ():
+        for name in dict.fromkeys(rows["dataset"]) if datasets else ():
             if dataset_name(name) != dataset_name(datasets[0]):
                 yield f"{name} in place of {datasets[0]}"
             elif name.startswith("bundled/"):
@@ -223,14 +222,15 @@ def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
     return rule["if"].items() <= labels.items()
 
 
-def estimate(rows: DataFrame, stand_ins: tuple[str, ...] = ()) -> Estimate:
+def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
     """Mean and 95 % interval of rows that repeat one measurement: Student's t over replicates, else over test items."""
     means = dict(zip(zip(*(rows[name] for name in REPEATED)), rows["value"]))
-    if len(means) < len(rows):  # several models, or rows that cannot be told apart
-        check_unambiguous(rows)
-        means = rows.groupby(REPEATED)["value"].mean().to_dict()
-    n = int(rows["n"].max()) if "n" in rows and rows["n"].notna().any() else 0
-    over_items = Estimate(sum(means.values()), 1.96 * sqrt(rows["variance"].mean()), 1, n, means, stand_ins)
+    if len(means) < len(rows["value"]):  # several models, or rows that cannot be told apart
+        check_unambiguous(DataFrame(rows))
+        means = DataFrame(rows).groupby(REPEATED)["value"].mean().to_dict()
+    n = int(pd.Series(rows.get("n", 0)).fillna(0).max())
+    variance = pd.Series(rows["variance"]).mean()
+    over_items = Estimate(sum(means.values()), 1.96 * sqrt(variance), 1, n, means, stand_ins)
     return over_items if len(means) == 1 else _of_replicates(over_items)
 
 

@@ -1,9 +1,11 @@
 """One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import groupby
+from operator import attrgetter
+from statistics import mode
 from typing import Any
 
 import pandas as pd
@@ -52,13 +54,13 @@ class Comparison:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
         best = self._best()
         found = []
-        for number, part in self.rows.groupby("row", sort=True):
-            statuses = set(part.status)
-            status = next(name for name in (SUBSTITUTE, RAN, CONSTANT, NOT_RUN) if name in statuses)
-            notes = part.note[part.status == status]
-            labels = {name: text for name in self.labels if pd.notna(text := part[name].iloc[0])}
-            cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part.itertuples()}
-            note = Counter(notes).most_common(1)[0][0]
+        for number, part in groupby(self.rows.itertuples(), attrgetter("row")):
+            part = list(part)
+            status = min((cell.status for cell in part), key=(SUBSTITUTE, RAN, CONSTANT, NOT_RUN).index)
+            notes = [cell.note for cell in part if cell.status == status]
+            labels = {name: text for name in self.labels if pd.notna(text := getattr(part[0], name))}
+            cells = {cell.column: self._cell(cell, (number, cell.column) in best) for cell in part}
+            note = mode(notes)
             if status == SUBSTITUTE:  # all that stands in
                 note = "; ".join(dict.fromkeys("; ".join(notes).split("; ")))
             found.append({"labels": labels, "status": status, "note": note, "cells": cells})

@@ -95,7 +95,7 @@ def encoder_kind(slug: str, names: Sequence[str]) -> str:
     used = [name for name in names if name and name != "none"]
     own = (load_cells(slug) or {}).get("encoders", []) if slug else []
     kinds = [FROM_SCRATCH if MADE_HERE.search(name) else OWN_KIND if name in own else PRETRAINED for name in used]
-    return next((kind for kind in (FROM_SCRATCH, PRETRAINED, OWN_KIND) if kind in kinds), "")
+    return min(kinds, key=(FROM_SCRATCH, PRETRAINED, OWN_KIND).index, default="")
 
 
 def strength(record: Fields) -> tuple[str, str]:

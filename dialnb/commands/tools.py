@@ -68,7 +68,7 @@ def export(run: Path, model: str, destination: Path, push: str | None) -> None:
 
     tools.export(run, model, destination)
     if table_at(run):
-        hub.add_results(destination, read_rows(run), model)
+        hub.add_results(destination, hub.own_rows(read_rows(run), model), model)
     print(f"{destination}: load it with dialnb.load_encoder, AutoModel or SentenceTransformer")
     if push:
         print(hub.push(destination, push))

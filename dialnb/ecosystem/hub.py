@@ -11,42 +11,48 @@ from dialnb.errors import DataError, Offline
 from dialnb.models.places import CARD
 
 SCORE = ("task", "dataset", "metric", "protocol")
-LEFT_OUT = (
-    *SCORE,
-    "model",
-    "value",
-    "n",
-    "seed",
-    "train_seed",
-    "encoder",
-    "substitute",
-    "table",
-    "column",
-    "train_size",
-    "epoch",
-)
+LEFT_OUT = "task dataset metric protocol model value n seed train_seed encoder substitute table column train_size epoch"
 """Columns of tidy rows that are no setting of a score."""
+
+TABLES = {"": "X-datasets", "own budget": "X-datasets-own"}
+"""Where a matrix has the scores by dataset of methods from the first start, and of those with a budget of their own."""
 
 
 def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
     """One entry for every score of a model: the mean of its tidy rows over seeds; floors are left out."""
     scored = rows[(rows["model"] == model) & rows["dataset"].notna() & (rows["protocol"] != "floor")]
-    settings = [name for name in scored if name not in LEFT_OUT and scored[name].notna().any()]
+    settings = [name for name in scored if name not in LEFT_OUT.split() and scored[name].notna().any()]
     found = []
     for keys, value in scored.groupby([*SCORE, *settings], sort=False, dropna=False)["value"].mean().items():
         task, dataset, metric, protocol, *chosen = keys
         words = [f"{name} {setting}" for name, setting in zip(settings, chosen) if pd.notna(setting)]
-        entry = EvalResult(
-            task_type="sentence-similarity",
-            task_name=task,
-            dataset_type=dataset.lower(),
-            dataset_name=dataset,
-            metric_type=metric.lower(),
-            metric_name=", ".join([metric, f"protocol {protocol}", *words]),
-            metric_value=round(float(value), 4),
+        found.append(
+            EvalResult(
+                task_type="sentence-similarity",
+                task_name=task,
+                dataset_type=dataset.lower(),
+                dataset_name=dataset,
+                metric_type=metric.lower(),
+                metric_name=", ".join([metric, f"protocol {protocol}", *words]),
+                metric_value=round(float(value), 4),
+            )
         )
-        found.append(entry)
     return found
+
+
+def own_rows(rows: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The rows of one training, named as its stage is, "DSE, seed 2"; without a seed, of the first.
+
+    In a matrix they are those by dataset, and names go on: plain ones are of the first start, others of the second
+    ("DSE, as it comes") or of the budget of the method's own notebook ("DSE, own budget").
+    """
+    name, _, seed = model.partition(", seed ")
+    if "start" in rows:
+        name, _, place = name.partition(", ")
+        rows = rows[rows["table"] == TABLES.get(place, "X-datasets-2")]
+    rows = rows[rows["model"] == name].assign(model=model)
+    seeds = rows["train_seed"]
+    return rows[seeds == float(seed or seeds.min())]
 
 
 def add_results(folder: Path, rows: pd.DataFrame, model: str) -> Path:

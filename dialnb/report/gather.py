@@ -5,14 +5,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count
 from lzma import LZMAError
 from pathlib import Path
 
 import pandas as pd
 from jsonschema import Draft202012Validator
 from pandas import DataFrame
-from pandas.api.types import is_numeric_dtype
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
 from dialnb.claims.papers import STUDIES
@@ -45,6 +43,24 @@ class Group:
     @property
     def profile(self) -> str:
         return self.runs[-1]["profile"] if self.runs else ""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those of the trainings: of the models of a run, and of the runs that joined its record."""
+        return sorted({seed for run in self.runs for seed in run["parameters"].get("train_seeds") or seeds_of(run)})
+
+    @property
+    def facts(self) -> Values:
+        """What the first run says of itself, for the page of advice; so are its settings."""
+        return self.runs[0]
+
+    @property
+    def settings(self) -> Values:
+        return self.facts["parameters"]
+
+    def rows(self, table: str) -> DataFrame:
+        """The rows of a table, of all trainings."""
+        return self.results.query("table == @table")
 
     @property
     def record(self) -> Path | None:
@@ -85,9 +101,9 @@ class Group:
     @property
     def encoders(self) -> list[str]:
         """Encoders behind the results, else those that the runs name."""
-        measured = self.results["encoder"].dropna().unique() if "encoder" in self.results else ()
+        measured = self.results.get("encoder", pd.Series()).dropna().unique().tolist()
         named = [run["parameters"].get("encoder") for run in self.runs]
-        return [str(name) for name in (measured if len(measured) else named) if name and name != "none"]
+        return [str(name) for name in measured or named if name and name != "none"]
 
 
 def recorded_runs() -> list[Path]:
@@ -108,13 +124,18 @@ def find_runs(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
+def seeds_of(run: Values) -> list[int]:
+    """The seed of a run, and those of the runs that joined its record."""
+    return [run["parameters"].get("seed", 1), *(other["seed"] for other in run.get("pooled", ()))]
+
+
 def set_by_hand(run: Values) -> Values:
     """Settings of a run other than those of its profile; a seed is no setting."""
     return {name: value for name, value in run.get("set_by_hand", {}).items() if name != "seed"}
 
 
 def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> list[Group]:
-    """One group per paper, profile and settings, the most telling first; papers without runs have an empty one.
+    """One group per paper, profile and settings, in the order of the papers, the most telling first.
 
     A run that cannot be read is added to the list `damaged`; without such a list it is an error.
     """
@@ -134,23 +155,17 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         alike.setdefault(key, []).append((run, folder, rows))
     groups = []
     for _, runs in sorted(alike.items()):
-        runs.sort(key=lambda entry: str(entry[0].get("updated")))
-        latest = {run["parameters"].get("seed"): (run, folder, rows) for run, folder, rows in runs}
-        records, places, parts = zip(*latest.values())
+        runs.sort(key=lambda entry: (len(seeds_of(entry[0])), str(entry[0].get("updated"))))
+        latest = {seed: entry for entry in runs for seed in seeds_of(entry[0])}  # a pooled record is not counted twice
+        records, places, parts = zip(*{id(entry): entry for entry in latest.values()}.values())
         results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
         settings = [f"{name}-{value}" for name, value in set_by_hand(records[-1]).items()]
         plain = "-".join([records[-1]["slug"], records[-1]["profile"], *settings])
-        plain = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
-        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
-        name = next(name for name in names if name not in {group.name for group in groups})
+        name = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
+        while name in [group.name for group in groups]:
+            name += "-2"
         groups.append(Group(records[0]["slug"], name, records, places, results))
-    return sorted(groups + without_runs(groups), key=lambda group: STUDIES.index(group.slug))
-
-
-def without_runs(groups: Iterable[Group]) -> list[Group]:
-    """Empty groups of the papers that have none among these."""
-    have = {group.slug for group in groups}
-    return [Group(slug, slug) for slug in STUDIES if slug not in have]
+    return groups
 
 
 def read_run(folder: Path) -> Values:
@@ -191,7 +206,7 @@ def _results(run: Values, folder: Path) -> DataFrame:
         rows = rows_of(run, folder)
     except (OSError, ValueError, EOFError, LZMAError) as error:
         raise Damaged(folder, f"{path.name} cannot be read as a table: {error}") from error
-    if len(rows) and not ({"model", "value"} <= set(rows) and is_numeric_dtype(rows["value"])):
+    if len(rows) and not ({"model", "value"} <= set(rows) and rows["value"].dtype.kind in "iuf"):
         raise Damaged(folder, f"{path.name} needs a column `model` and a column `value` of numbers")
     return rows
 

@@ -79,7 +79,8 @@ templates("report").globals |= {
 
 @cache
 def _exporter() -> HTMLExporter:
-    return HTMLExporter(template_name="basic", embed_images=False)
+    code = {"highlight_code": "nbconvert.filters.Highlight2HTML"}
+    return HTMLExporter(template_name="basic", embed_images=False, filters=code)
 
 
 def sanitised(html: str) -> Markup:
@@ -108,7 +109,8 @@ def notebook_body(path: Path) -> Markup:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_mathml(cell.source)
-    body, _ = _exporter().from_notebook_node(notebook)
+    body, _ = super(HTMLExporter, _exporter()).from_notebook_node(notebook)  # whose own parses all of it again
+    body = re.sub(r"<img(?![^>]*\balt=)", '<img alt="No description has been provided for this image"', body)
     return Markup(str(sanitised(body)).replace("<h1", "<h2").replace("</h1>", "</h2>"))
 
 

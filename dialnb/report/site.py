@@ -5,23 +5,22 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup
 
-from dialnb.claims import FAILS, HOLDS, NOT_RUN, VERDICTS, verdict_text
+from dialnb.claims import FAILS, HOLDS, NOT_RUN, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
-from dialnb.report.gather import Damaged, Group, gather, read_record, set_by_hand, without_runs
+from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of, set_by_hand
 from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
 
@@ -41,7 +40,7 @@ KEPT = (
 KINDS = ("svg", "pdf", "png", "csv", "csv.xz")
 
 
-def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None = None) -> Path:
+def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) -> Path:
     """Write the report of these run folders into `folder` (emptied first) and return its first page.
 
     `left_out` says, for papers without a run, why there is none.
@@ -55,27 +54,27 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] | None
     for name in ASSETS:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
     pages = [page for group in groups if (page := _page(group, folder, damaged))]
-    pages += [_page(group, folder, damaged) for group in without_runs(page["group"] for page in pages)]
+    have = [page["group"].slug for page in pages]
+    pages += [_page(Group(slug, slug), folder, damaged) for slug in STUDIES if slug not in have]
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
         print(f"report: left out {damage}", file=sys.stderr)
-    first_pages = {page["group"].slug: page for page in reversed(pages)}  # the most telling of each paper
-    main = [first_pages[slug] for slug in STUDIES]
+    main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
-    verdicts = Counter(claim["verdict"] for claim in claims)
-    shown = {
-        "root": "",
-        "pages": pages,
-        "main": main,
-        "total": {verdict: verdicts[verdict] for verdict in VERDICTS},
-        "decided": [claim for claim in claims if claim["verdict"] in (HOLDS, FAILS)],
-        "limits": Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
-        "gallery": read_yaml(Path(__file__).with_name("gallery.yaml")),
-        "damaged": damaged,
-        "left_out": left_out or {},
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    }
-    return _write(folder / "index.html", "index", **shown)
+    return _write(
+        folder / "index.html",
+        "index",
+        root="",
+        pages=pages,
+        main=main,
+        claims=claims,
+        total=Counter(claim["verdict"] for claim in claims),
+        limits=Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
+        gallery=read_yaml(Path(__file__).with_name("gallery.yaml")),
+        damaged=damaged,
+        left_out=left_out,
+        made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    )
 
 
 def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
@@ -98,23 +97,26 @@ def _paper(group: Group, folder: Path) -> Values:
     paper, files = load_paper(group.slug), folder / group.name
     rows = prepared(group.results)  # once, not for every table
     tables = [compare_table(group.slug, name, rows, group.not_run) for name in paper.tables]
-    guide = group.folders[-1] / "guide.md" if group.folders else Path()
-    seeds = set()  # of the models of a run, and of those that joined its record
-    for run in group.runs:
-        given = run["parameters"]
-        seeds.update(given.get("train_seeds") or [given.get("seed")], (one["seed"] for one in run.get("pooled", ())))
     return {
         "paper": paper,
         "group": group,
         "claims": [_claim(record) for record in group.judged.to_dict()],
-        "counts": group.judged.counts,
         "tables": [_table(compared, files) for compared in tables],
         "figures": _figures(group, files),
         "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
-        "guide": markdown_body(guide.read_text(encoding="utf-8", errors="replace")) if guide.is_file() else "",
+        "guide": _guide(group),
         "deviations": _deviations(group.slug),
-        "seeds": sorted(seeds - {None}),
     }
+
+
+def _guide(group: Group) -> Markup:
+    """The page of advice, where runs have one: as the only run wrote it, or written anew from the rows of all."""
+    pages = [path for folder in group.folders if (path := folder / "guide.md").is_file()]
+    if pages[1:]:
+        from dialnb.studies.matrix_guide import page
+
+        return markdown_body(page(group))
+    return markdown_body("".join(path.read_text(encoding="utf-8", errors="replace") for path in pages))
 
 
 def _table(compared: Comparison, files: Path) -> Values:
@@ -142,12 +144,10 @@ def _table(compared: Comparison, files: Path) -> Values:
         "table": table,
         "blocks": blocks,
         "numeric": [not any(isinstance(cell, str) for cell in column) for column in columns],
-        "ran": counts[RAN] + counts[SUBSTITUTE],
         "counts": counts,
         "partial": any(cell["same"] for row in grid for cell in row["cells"].values()),
         "substitutes": substitutes,
         "reasons": reasons,
-        "stem": f"{files.name}/tables/{table.id}",
     }
 
 
@@ -165,9 +165,7 @@ def _claim(record: Values) -> Values:
 
 def _figures(group: Group, files: Path) -> list[Values]:
     """The figures of the latest run, F2 before F10."""
-    if not group.runs:
-        return []
-    described = list(group.folders[-1].glob("figures/*.json"))
+    described = [path for folder in group.folders[-1:] for path in folder.glob("figures/*.json")]
     described.sort(key=lambda path: re.sub(r"\d+", lambda number: number[0].zfill(9), path.stem))
     pictures = project_root() / "figures" / group.slug if group.record else Path()
     return [_figure(path, files / "figures", pictures) for path in described]
@@ -179,7 +177,7 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
     A record keeps its figures as data, and their pictures in another folder; where there is none, it is drawn again.
     """
     name = path.stem
-    shown = {"name": name, "stem": quote(f"{target.parent.name}/figures/{name}"), "formats": [], "damage": ""}
+    shown = {"name": name, "formats": [], "damage": ""}
     target.mkdir(parents=True, exist_ok=True)
     try:
         about = read_record(path, "figure")
@@ -199,22 +197,25 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
 
 def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
-    seed = run["parameters"].get("seed", 1)
+    seed, *joined = seeds_of(run)
     target = make_folder(files / f"seed{seed}")
     links = [name for name in KEPT if (path / name).is_file()]
     for name in links:
         shutil.copyfile(path / name, target / name)
-    shown = {"record": run, "seed": seed, "folder": f"{files.name}/seed{seed}", "links": links, "damage": ""}
-    shown["has_page"] = "notebook.ipynb" in links
-    if shown["has_page"]:
-        title = f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}"
-        about = {"title": title, "back": f"../../{files.name}.html", "root": "../../"}
+    shown = {"record": run, "seed": seed, "joined": joined, "links": links, "damage": ""}
+    if "notebook.ipynb" in links:
         try:
-            _write(target / "notebook.html", "notebook", body=notebook_body(path / "notebook.ipynb"), **about)
+            _write(
+                target / "notebook.html",
+                "notebook",
+                body=notebook_body(path / "notebook.ipynb"),
+                title=f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}",
+                back=f"../../{files.name}.html",
+                root="../../",
+            )
         except Exception as error:
-            damage = f"notebook.ipynb is damaged and has no page here: {error}"
-            shown |= {"has_page": False, "damage": damage}
-    command = ["dialnb", "run", run["slug"], "--profile", run["profile"], "--seed", str(seed)]
+            shown["damage"] = f"notebook.ipynb is damaged and has no page here: {error}"
+    command = ["dialnb", "run", run["slug"], "--profile", run["profile"]]
     for name, value in set_by_hand(run).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
     return shown | {"command": shlex.join(command)}
