@@ -5,11 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-PRELOADED = ("accelerate", "sklearn.linear_model", "transformers.models.bert.modeling_bert")
+PRELOADED = ("accelerate", "ipykernel.kernelapp", "sklearn.linear_model", "transformers.models.bert.modeling_bert")
 OURS = ("dialnb.models.encoder", "dialnb.training", "dialnb.runs.stages", "dialnb.data")
+
+BESIDE = (Path(__file__).parent, Path(__file__).parent.parent / "workflow")
+"""What only tests import."""
 
 
 def context():
@@ -21,6 +25,8 @@ def context():
 
 class Process:
     """A function in a process of its own; what it says goes to a file, so that it can be killed at any time."""
+
+    stdin = stdout = stderr = None
 
     def __init__(self, words: Path, function: Callable, *arguments: object, **variables: object) -> None:
         self.words = words
@@ -36,8 +42,34 @@ class Process:
         self._process.join(seconds)
         return self._process.exitcode
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def said(self) -> str:
         return self.words.read_text(encoding="utf-8")
+
+
+def kernel(command: list[str], *, env: dict[str, str], cwd: str | None = None, **_: object) -> Process:
+    """A real Jupyter kernel, as `jupyter_client.launcher.launch_kernel` gives it, but for the time of the imports."""
+    arguments = command[command.index("ipykernel_launcher") :]
+    words = Path(arguments[arguments.index("-f") + 1]).with_suffix(".log")
+    found = Process(words, _run_kernel, arguments, cwd or Path.cwd(), env)
+    while found.poll() is None and os.getpgid(found.pid) != found.pid:  # signals go to its group
+        time.sleep(0.01)
+    return found
+
+
+def _run_kernel(arguments: list[str], folder: str | Path, variables: dict[str, str]) -> None:
+    from ipykernel.kernelapp import launch_new_instance
+
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ |= variables
+    named = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*named, *(place for place in sys.path if Path(place) not in BESIDE)]
+    sys.argv = [*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
+    launch_new_instance()
 
 
 def _begin(words: Path, variables: dict[str, object], function: Callable, arguments: tuple) -> None:

@@ -7,12 +7,14 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import processes
 import pytest
 import tiny
 from filelock import FileLock
+from papermill.cli import papermill as papermill_command
 
 from dialnb import cli
 
@@ -45,14 +47,29 @@ def smoke_cache(factory: pytest.TempPathFactory) -> Path:
 
 def dialnb(*arguments: object, **variables: object) -> tuple[int, str]:
     """Exit code and words of a command that runs in this process; its kernels are real ones, and see the variables."""
+    with surroundings(**variables) as words:
+        code = cli.main([str(argument) for argument in arguments])
+    return code, words.getvalue()
+
+
+def papermill(notebook: Path, output: Path, *arguments: str, **variables: object) -> None:
+    """A notebook run by the command of papermill, in the folder of its output."""
+    with surroundings(**variables), contextlib.chdir(output.parent):
+        command = [str(notebook), str(output), "--no-progress-bar", *arguments]
+        papermill_command.main(command, standalone_mode=False)
+
+
+@contextlib.contextmanager
+def surroundings(**variables: object) -> Iterator[io.StringIO]:
+    """What a user's command finds: these settings and no others. Gives what it says."""
     words = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(words), contextlib.redirect_stderr(words):
+        patch.setattr("jupyter_client.provisioning.local_provisioner.launch_kernel", processes.kernel)
         for name in [name for name in os.environ if name.startswith("DIALNB_")]:
             patch.delenv(name)
         for name, value in ({"OMP_NUM_THREADS": 1, "HF_HUB_OFFLINE": 1} | variables).items():
             patch.setenv(name, str(value))
-        code = cli.main([str(argument) for argument in arguments])
-    return code, words.getvalue()
+        yield words
 
 
 def are_stripped(*notebooks: Path) -> bool:

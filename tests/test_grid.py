@@ -37,6 +37,7 @@ PROFILES = {
         "train_seeds": {"type": "list[int]", "default": [1, 2], "help": "trainings"},
         "batch_size": {"type": "int", "default": 8, "help": "pairs"},
         "max_steps": {"type": "int", "default": 2, "help": "steps"},
+        "precision": {"type": "str", "default": "float32", "help": "half of it is slow on most CPUs"},
         "limit": {"type": "int?", "default": None, "help": "items"},
         "temperature": {"type": "float", "default": 0.05, "help": "of the loss"},
     },
@@ -250,7 +251,8 @@ def test_the_model_comes_back_as_it_was_when_it_was_best(talks, tmp_path):
         return tidy_frame(tidy_rows({"Corr": value}, task="dev", dataset="dev", protocol="paper", n=1))
 
     watch = Watch(score, {"values": (0.3, 0.9, float("nan"))}, best="Corr", keep=True)
-    settings = job_of({"batch_size": 16}, Model("DSE", settings={"epochs": 3, "learning_rate": 1e-3}), None, 1)[1]
+    few = {"batch_size": 16, "precision": "float32"}
+    settings = job_of(few, Model("DSE", settings={"epochs": 3, "learning_rate": 1e-3}), None, 1)[1]
     made = train_model("DSE", tiny.encoder(), talks, settings["settings"], {}, watch, tmp_path)
     assert np.allclose(made["encoder"].encode(["book a table"]), seen[1], atol=1e-6)
     assert made["watched"]["epoch"].tolist() == [1, 2, 3] and list(made["epochs"]) == [1, 2, 3]
@@ -281,7 +283,8 @@ def test_the_best_place_that_the_level_admits_is_taken_and_named():
 def test_every_paper_trains_from_plain_dialogues(name, talks):
     recipe, encoder = get_recipe(name), tiny.encoder(max_position_embeddings=128)
     options = {"max_length": 64} if recipe.paper == "ums" else {}
-    settings = job_of({}, Model(recipe, settings={"max_steps": 1, "batch_size": 4}), encoder, 1)[1]["settings"]
+    few = {"max_steps": 1, "batch_size": 4, "precision": "float32"}
+    settings = job_of({}, Model(recipe, settings=few), encoder, 1)[1]["settings"]
     made = fit(recipe, encoder, talks.read(), settings, options=options)
     assert made.result.steps == 1 and np.isfinite(made.result.curve["loss"]).all()
     assert {"DialogueCSE I1", "SiameseBERT-s", "next sentences", "replaced tokens", "selection"} <= RECIPES.keys()

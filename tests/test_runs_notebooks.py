@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import shared
 from papermill import PapermillExecutionError
 
 from dialnb import cli
@@ -41,14 +43,13 @@ def project(tmp_path_factory):
 
 def variables(project: Path, cache: str, **more: str) -> dict[str, str]:
     path = os.pathsep.join([str(HERE), str(project), str(HERE.parent)])
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("DIALNB_")}
-    return {**kept, "DIALNB_CACHE": str(project / cache), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+    return {"DIALNB_CACHE": str(project / cache), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 
-def dialnb(project: Path, cache: str, *arguments: str, **more: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "dialnb", *arguments, "--project", str(project), "--profile", "smoke"]
-    where = {"cwd": project, "env": variables(project, cache, **more)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, **where)
+def dialnb(project: Path, cache: str, *arguments: str) -> tuple[int, str]:
+    command = [*arguments, "--project", project, "--profile", "smoke"]
+    with contextlib.chdir(project):
+        return shared.dialnb(*command, **variables(project, cache))
 
 
 def record(folder: Path) -> dict:
@@ -58,16 +59,15 @@ def record(folder: Path) -> dict:
 @pytest.fixture(scope="module")
 def both(project):
     """`dialnb run all`: two notebooks that want the same training stage; one of them fails later."""
-    done = dialnb(project, "cache", "run", "all", *STEPS)
+    code, said = dialnb(project, "cache", "run", "all", *STEPS)
     found = {record(path.parent)["slug"]: path.parent for path in (project / "runs").glob("*/run.json")}
-    return {"done": done, **found}
+    return {"code": code, "said": said, **found}
 
 
 def test_one_failing_does_not_stop_the_other_and_the_summary_names_all(both):
-    done = both["done"]
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "toy     ran" in done.stdout and "broken  failed" in done.stdout
-    assert "1 ran, 1 failed, 0 left out" in done.stdout
+    assert both["code"] == 1, both["said"]
+    assert "toy     ran" in both["said"] and "broken  failed" in both["said"]
+    assert "1 ran, 1 failed, 0 left out" in both["said"]
 
 
 def test_two_notebooks_that_want_the_same_model_train_it_once(both):
@@ -76,7 +76,7 @@ def test_two_notebooks_that_want_the_same_model_train_it_once(both):
 
 
 def test_a_failing_cell_is_shown_with_its_source_and_the_end_of_the_traceback(both):
-    out = both["done"].stdout
+    out = both["said"]
     assert 'raise RuntimeError("asked to fail")' in out
     assert "RuntimeError: asked to fail" in out
     assert "\x1b[" not in out
@@ -91,7 +91,7 @@ def test_the_partial_notebook_and_the_record_of_a_failure_are_kept(both):
 
 
 def test_progress_is_lines_of_stage_cell_and_heading(both):
-    lines = both["done"].stdout.splitlines()
+    lines = both["said"].splitlines()
     assert "    cell 6/12  Training" in lines and "stage train Toy" in lines
     assert "    cell 6/12  Training" in (both["toy"] / "log.txt").read_text(encoding="utf-8").splitlines()
 
@@ -125,14 +125,10 @@ def test_what_a_run_leaves_names_encoders_by_their_folders_not_where_those_lie(t
 
 
 def test_a_second_run_trains_nothing_and_papermill_alone_does_the_same(both, project):
-    output, out = project / "alone.ipynb", project / "runs" / "alone"
-    given = {"profile": "smoke", "out": str(out)}
-    command = [sys.executable, "-m", "papermill", str(project / "notebooks" / "toy.ipynb"), str(output)]
-    command += [part for name, value in given.items() for part in ("-p", name, value)]
-    command += ["-y", "{overrides: {steps: 12}}", "--no-progress-bar", "-k", "python3"]
-    environment = variables(project, "cache", DIALNB_PROJECT=str(project))
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
+    out = project / "runs" / "alone"
+    chosen = ["-p", "profile", "smoke", "-p", "out", str(out), "-y", "{overrides: {steps: 12}}", "-k", "python3"]
+    found = variables(project, "cache", DIALNB_PROJECT=str(project))
+    shared.papermill(project / "notebooks" / "toy.ipynb", project / "alone.ipynb", *chosen, **found)
     assert [stage["cached"] for stage in record(out)["stages"]] == [True, True]
     assert (out / "results.csv").read_bytes() == (both["toy"] / "results.csv").read_bytes()
     assert (out / "tables" / "T1.csv").read_bytes() == (both["toy"] / "tables" / "T1.csv").read_bytes()
@@ -142,7 +138,8 @@ def start_and_stop(project: Path, after: int, how: int) -> int:
     """Start the toy run, slowed down, and send it a signal once the checkpoint of a step after `after` is there."""
     command = [sys.executable, "-m", "dialnb", "run", "toy", "--profile", "smoke", "--project", str(project), *STEPS]
     command += ["--out", str(project / "killed")]
-    environment = variables(project, "cache-killed", TOY_PAUSE="0.5")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DIALNB_")}
+    environment = kept | variables(project, "cache-killed", TOY_PAUSE="0.5")
     process = subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.DEVNULL)
     stages, deadline = project / "cache-killed" / "stages", time.time() + 200
     while process.poll() is None and time.time() < deadline:
@@ -172,8 +169,8 @@ def test_killed_and_interrupted_and_run_again_it_goes_on_and_ends_with_the_same_
     assert start_and_stop(project, 4, signal.SIGTERM) == 130
     assert (record(folder)["status"], record(folder)["reason"]) == ("failed", "interrupted")
 
-    again = dialnb(project, "cache-killed", "run", "toy", *STEPS, "--out", str(project / "killed"))
-    assert again.returncode == 0, again.stdout + again.stderr
+    code, said = dialnb(project, "cache-killed", "run", "toy", *STEPS, "--out", str(project / "killed"))
+    assert code == 0, said
     done = record(folder)
     assert done["status"] == "done" and done["stages"][0]["facts"]["training"][0]["resumed_at"] > 4
     for name in ("results.csv", "tables/T1.csv", "figures/F1.csv"):

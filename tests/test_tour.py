@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,14 +31,10 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory) -> dict[str, list[dict]]:
     """The outputs of the tour by the source of the cell, when papermill has run it from an encoder of one layer."""
-    folder = tmp_path_factory.mktemp("tour")
-    done = folder / "done.ipynb"
-    command = [sys.executable, "-m", "papermill", str(TOUR), str(done), "-p", "profile", "smoke"]
-    command += ["-p", "encoder", str(shared.small_encoder(tmp_path_factory)), "--no-progress-bar"]
-    settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DIALNB_OFFLINE": "1"}
-    settings["DIALNB_CACHE"] = str(tmp_path_factory.mktemp("cache"))  # where nothing was trained before
-    ran = subprocess.run(command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=900)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    done = tmp_path_factory.mktemp("tour") / "done.ipynb"
+    chosen = ["-p", "profile", "smoke", "-p", "encoder", str(shared.small_encoder(tmp_path_factory))]
+    cache = tmp_path_factory.mktemp("cache")  # where nothing was trained before
+    shared.papermill(TOUR, done, *chosen, DIALNB_OFFLINE=1, DIALNB_CACHE=cache)
     cells = json.loads(done.read_text(encoding="utf-8"))["cells"]
     return {"".join(cell["source"]): cell["outputs"] for cell in cells if cell["cell_type"] == "code"}
 
