@@ -104,7 +104,7 @@ def test_a_finished_run_holds_results_tables_figures_and_provenance(both):
     assert done["status"] == "done" and done["parameters"]["steps"] == 12 and done["set_by_hand"] == {"steps": 12}
     assert done["not_run"] == [{"table": "T1", "model": "Absent", "reason": "it never existed"}]
     assert {"commit", "dirty"} <= set(done["code"]) and done["packages"]["torch"] and done["hardware"]["cores"] >= 1
-    assert done["data"][0]["name"] == "bundled/BANKING77" and done["licences"] and done["seeds"] == [1]
+    assert done["data"][0]["name"] == "bundled/BANKING77" and done["licences"]
     train = done["stages"][0]
     assert train["seconds"] > 0 and train["facts"]["training"][0]["tokens_per_second"] > 0
     assert train["facts"]["peak_memory_gb"] > 0 and "bit-identical" in done["determinism"]

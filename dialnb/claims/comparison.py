@@ -8,7 +8,7 @@ turns what a paper prints into tidy rows, which its claims are judged on first.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import nan, sqrt
+from math import isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dialnb.claims.evidence import REPEATED
 from dialnb.claims.papers import FLOORS, Fields, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
-from dialnb.evaluation.intervals import student_half
+from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
 
 DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")
 """Row labels that describe a printed row but select no tidy rows by themselves."""
@@ -223,7 +223,7 @@ def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
 
 
 def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
-    """Mean and 95 % interval of rows that repeat one measurement: Student's t over replicates, else over test items."""
+    """Mean and 95 % interval of rows that repeat one measurement: over replicates, else over test items."""
     means = dict(zip(zip(*(rows[name] for name in REPEATED)), rows["value"]))
     if len(means) < len(rows["value"]):  # several models, or rows that cannot be told apart
         check_unambiguous(DataFrame(rows))
@@ -235,9 +235,17 @@ def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
 
 
 def _of_replicates(known: Estimate) -> Estimate:
-    """The estimate with mean and interval over its replicates."""
+    """The estimate with mean and interval over its replicates: what several trainings were scored on alike is no
+    further evidence with each of them, so there the interval is over trainings and units."""
     values = np.array(list(known.by_replicate.values()))
-    return replace(known, value=float(values.mean()), half=student_half(values), seeds=len(values))
+    half = student_half(values)
+    if len({training for training, _ in known.by_replicate}) > 1:
+        crossed = pd.Series(known.by_replicate).unstack().to_numpy()
+        items = np.nan_to_num(known.half / 1.96) ** 2
+        found = crossed_interval([Stratum(crossed, np.ones(crossed.shape[1]), variance=items)])
+        if isfinite(found.high):  # not where some are missing, or nothing varies
+            half = found.high - found.estimate
+    return replace(known, value=float(values.mean()), half=half, seeds=len(values))
 
 
 def _mean(parts: list[Estimate]) -> Estimate:

@@ -122,15 +122,13 @@ class Run:
         for dataset in _datasets_in(list(inputs.values())):
             facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
             self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
-        began = time.perf_counter()
         result, record = self._cache.run(name, function, inputs)
-        took = time.perf_counter() - began
         if record.key in self._made:  # by a worker, which said so
             record.cached = False
         elif record.cached:
             say(f"stage {name}: from the cache, made {record.made[:16]}")
         else:
-            say(f"stage {name}: done in {took:.1f} s")
+            say(f"stage {name}: done in {record.seconds:.1f} s")
         self.stages = [kept for kept in self.stages if (kept.name, kept.key) != (name, record.key)] + [record]
         self.save()
         return result
@@ -447,7 +445,6 @@ class Run:
     def save(self) -> None:
         """Write `run.json` as things stand."""
         shown = {name: _shown(value) for name, value in self.settings.items()}
-        measured = self.results["seed"].dropna().astype(int) if "seed" in self.results else ()
         record = {
             "slug": self.slug,
             "profile": self.profile,
@@ -457,7 +454,6 @@ class Run:
             "started": time_of(self._began),
             "updated": time_of(time.time()),
             "seconds": round(time.time() - self._began, 3),
-            "seeds": sorted({self.settings["seed"], *self.settings.get("seeds", ()), *measured}),
             "determinism": determinism(),
             **self._provenance,
             "stages": [asdict(stage) for stage in self.stages],
