@@ -206,6 +206,21 @@ def test_ours_stands_beside_the_printed_value_with_interval_and_difference():
     assert found.half == pytest.approx(4.303 / 3**0.5, abs=0.001)  # Student's t with 2 degrees of freedom, sd 1
 
 
+@pytest.mark.parametrize("column", ["Clinc150", "Ave"])
+def test_trainings_that_were_scored_on_the_same_draws_are_no_further_draws(column):
+    def half(*levels: float, draws: int = 3) -> float:
+        parts = [intents({"DSE": level}, seeds=draws).assign(train_seed=seed) for seed, level in enumerate(levels)]
+        table = compare_table("dse", "T2", pd.concat(parts, ignore_index=True))
+        return cell(table, column, model="DSE", setting="1-shot").half
+
+    over_draws = 4.303 / 3**0.5  # Student's t with 2 degrees of freedom, sd 1
+    assert [half(60.0), half(60.0, 60.0), half(60.0, 60.0, 60.0)] == pytest.approx([over_draws] * 3, abs=0.001)
+    over_trainings = 4.303 * 2 / 3**0.5
+    assert half(58.0, 60.0, 62.0) == pytest.approx((over_draws**2 + over_trainings**2) ** 0.5, abs=0.001)
+    assert half(60.0, draws=1) == pytest.approx(half(60.0, 60.0, draws=1), rel=1e-3), "over test items where nothing else varies"
+    assert half(58.0, 60.0, 62.0, draws=1) > half(60.0, draws=1)
+
+
 def test_an_average_is_compared_with_the_papers_over_the_columns_that_ran():
     found = cell(compare_table("dse", "T2", intents({"DSE": 60.0})), "Ave", model="DSE", setting="1-shot")
     assert (found.published, found.same) == (52.70, pytest.approx((62.53 + 43.12) / 2))

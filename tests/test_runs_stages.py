@@ -358,13 +358,10 @@ def test_fresh_ignores_what_is_older_and_what_a_stopped_run_left_but_not_its_own
 
 
 def test_facts_of_training_within_a_result_are_recorded(cache):
-    result = TrainingResult(
-        3, pd.DataFrame({"loss": [3.0, 1.0]}), 1.0, 2.0, 4.0, 0.0, facts={"determinism": "bit-identical"}
-    )
+    result = TrainingResult(3, pd.DataFrame({"loss": [3.0, 1.0]}), 1.0, 2.0, 4.0, 0.0)
 
     _, record = cache.run("train", lambda: {"training": result}, {})
     assert record.facts["training"][0]["tokens_per_second"] == 4.0 and record.facts["training"][0]["last_loss"] == 2.0
-    assert record.facts["training"][0]["determinism"] == "bit-identical"
     assert record.facts["peak_memory_gb"] > 0
 
 

@@ -30,7 +30,10 @@ OF_MODELS = ("model", "type", "source", "group", "backbone")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over replicates, the half-width of its 95 % interval, and what stands in for the paper's own means."""
+    """A mean over replicates, the half-width of its 95 % interval, and what stands in for the paper's own means.
+
+    ``over_items`` is the half-width that test items alone would give.
+    """
 
     value: float = nan
     half: float = nan
@@ -38,6 +41,7 @@ class Estimate:
     n: int = 0
     by_replicate: Mapping[Any, float] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
+    over_items: float = nan
 
 
 class Comparer:
@@ -230,8 +234,9 @@ def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
         means = DataFrame(rows).groupby(REPEATED)["value"].mean().to_dict()
     n = int(pd.Series(rows.get("n", 0)).fillna(0).max())
     variance = pd.Series(rows["variance"]).mean()
-    over_items = Estimate(sum(means.values()), 1.96 * sqrt(variance), 1, n, means, stand_ins)
-    return over_items if len(means) == 1 else _of_replicates(over_items)
+    half = 1.96 * sqrt(variance)
+    found = Estimate(sum(means.values()), half, 1, n, means, stand_ins, half)
+    return found if len(means) == 1 else _of_replicates(found)
 
 
 def _of_replicates(known: Estimate) -> Estimate:
@@ -241,7 +246,7 @@ def _of_replicates(known: Estimate) -> Estimate:
     half = student_half(values)
     if len({training for training, _ in known.by_replicate}) > 1:
         crossed = pd.Series(known.by_replicate).unstack().to_numpy()
-        items = np.nan_to_num(known.half / 1.96) ** 2
+        items = np.nan_to_num(known.over_items / 1.96) ** 2
         found = crossed_interval([Stratum(crossed, np.ones(crossed.shape[1]), variance=items)])
         if isfinite(found.high):  # not where some are missing, or nothing varies
             half = found.high - found.estimate
@@ -257,10 +262,16 @@ def _mean(parts: list[Estimate]) -> Estimate:
     stand_ins = tuple(dict.fromkeys(text for part in parts for text in part.stand_ins))
     if len(replicates) > 1 and all(set(part.by_replicate) == replicates for part in parts):
         means = {key: float(np.mean([part.by_replicate[key] for part in parts])) for key in replicates}
-        return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins))
+        over_items = _root([part.over_items for part in parts])
+        return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins, over_items=over_items))
     value = float(np.mean([part.value for part in parts]))
-    half = float(np.sqrt(np.sum([part.half**2 for part in parts])) / len(parts))
+    half = _root([part.half for part in parts])
     return Estimate(value, half, min(part.seeds for part in parts), n, {}, stand_ins)
+
+
+def _root(halves: list[float]) -> float:
+    """Half-width of the mean of independent cells."""
+    return float(np.linalg.norm(halves)) / len(halves)
 
 
 def _summand(cell: Any) -> Estimate:

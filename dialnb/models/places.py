@@ -81,7 +81,8 @@ def find_encoder(name: str | Path) -> Place:
             f"{', '.join(bundled_encoders()) or 'no bundled names'}"
         )
     source, store, cached = encoder_source(said), default_store(), hub_snapshot(said)
-    if cached and all(_same(file, cached / file.key) for file in source.files if file.key != CARD):
+    known = [file for file in source.files if file.verified and file.key != CARD]
+    if cached and all((at := cached / file.key).is_file() and sha256(at) == file.sha256 for file in known):
         return Place(said, "hub's cache", cached if is_pinned(source) else None)
     needed = [file for file in source.files if is_pinned(source) or file.key in NEEDED]
     return Place(said, "cache or mirror" if all(store.has(source, file) for file in needed) else "hub")
@@ -177,7 +178,3 @@ def _is_encoder(folder: Path) -> bool:
 
 def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
-
-
-def _same(file: SourceFile, path: Path) -> bool:
-    return not file.verified or (path.is_file() and sha256(path) == file.sha256)

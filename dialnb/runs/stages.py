@@ -131,9 +131,7 @@ class StageCache:
         }
         training = value.get("training") if isinstance(value, dict) else None
         if isinstance(training, TrainingResult):
-            measured = {name: getattr(training, name) for name in MEASURED}
-            measured["determinism"] = training.facts.get("determinism", "not stated")
-            about["facts"]["training"] = [measured]
+            about["facts"]["training"] = [{name: getattr(training, name) for name in MEASURED}]
         draft.mkdir()
         write_result(value, draft, **about)
         shutil.rmtree(final, ignore_errors=True)
