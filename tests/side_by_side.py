@@ -44,6 +44,7 @@ def lacks_memory(number: int, parent: int) -> int:
 def takes_memory(seen: str) -> int:
     while not Path(seen).exists():
         time.sleep(0.05)
+    time.sleep(2)  # the other one is refused meanwhile
     return 1
 
 

@@ -207,20 +207,22 @@ class Workers:
                             threads = max(1, (os.cpu_count() or 1) // self.count)
                             self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
                         waiting[self._pool.submit(_make, packed)] = name, job
+                ended = False
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
                     (name, job), record = waiting.pop(future), future.result()
                     if record is None:
                         refused.append((name, job))
                         self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made later")
                         continue
-                    done += 1
-                    left.extendleft(refused)
-                    refused.clear()
+                    ended, done = True, done + 1
                     left.extend(follow(name).items())
                     if not record.cached:
                         made.add(record.key)
                         total = done + len(waiting) + len(left)
                         self.cache.say(f"stage {name}: done in {record.seconds:.1f} s ({done} of {total})")
+                if ended:
+                    left.extendleft(refused)
+                    refused.clear()
         except BrokenProcessPool:
             self.cache.say(f"a process that made stages died after {done} of them; going on in one process")
             self._pool = None
