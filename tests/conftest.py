@@ -21,7 +21,8 @@ SHARED = ("mirror", "encoders", "more")
 LONGEST = (
     *("test_papers_notebooks", "test_matrix", "test_records", "test_jupyterlab", "test_runs_notebooks"),
     *("test_workflow", "test_report", "test_tour", "test_report_browser", "test_runs_tools", "test_stats"),
-    *("test_leaks", "test_bundle", "test_wheel", "test_scale", "test_grid", "test_claims", "test_seeds"),
+    *("test_leaks", "test_bundle", "test_seeds", "test_wheel", "test_claims", "test_graphs", "test_grid", "test_scale"),
+    *("test_projection", "test_cli_engine", "test_study_dialoguecse", "test_training", "test_runs_workers"),
 )
 """The files that take longest: begun first, so that all workers end at about the same time."""
 

@@ -100,7 +100,7 @@ def test_what_is_replayed_trains_as_what_is_not(monkeypatch, by_starts, name):
         return recorded[-1]
 
     monkeypatch.setattr(Graphs, "_record", record)
-    steps = {"batch_size": 8, "max_steps": 12, "epochs": 99, "precision": "float32", "learning_rate": 1e-3}
+    steps = {"batch_size": 8, "max_steps": 8, "epochs": 99, "precision": "float32", "learning_rate": 1e-3}
     for replay in (False, True):
         monkeypatch.setattr("dialnb.training.loop.can_replay", lambda _, replay=replay: replay)
         encoder, data, options = tried(name, dropout=0.0)

@@ -36,14 +36,30 @@ EVERYTHING = [Part("bundled/dialogues"), *dict.fromkeys(part for name in COLLECT
 STOCK = 0.05
 """A smaller share of a test set is stock phrases, which every corpus holds."""
 
+SPACES = {place: " " for place in range(128) if re.match(r"[^\w\n]", chr(place))}
+"""What `str.translate` turns into spaces."""
+
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def telling(texts: Iterable[str]) -> set[str]:
     """The distinct texts, without case and punctuation, that are too long to be said twice by chance."""
-    lines = "\n".join({text.replace("\n", " ") for text in texts}).casefold()
-    plain = {line.strip() for line in re.sub(r"[^\w\n]+", " ", lines).split("\n")}  # all at once, which is quick
+    distinct = {text.replace("\n", " ") for text in texts}
+    ascii_only = {text for text in distinct if text.isascii()}
+    plain = {
+        line.strip() for part in (ascii_only, distinct - ascii_only) for line in plainly("\n".join(part)).split("\n")
+    }
     return {text for text in plain if (len(text) >= 12 if is_chinese(text) else text.count(" ") >= 5)}
+
+
+def plainly(lines: str) -> str:
+    """Lines without case, with one space for whatever is no letter and no digit: all at once, which is quick."""
+    if not lines.isascii():
+        return re.sub(r"[^\w\n]+", " ", lines.casefold())
+    lines = lines.lower().translate(SPACES)
+    while "  " in lines:
+        lines = lines.replace("  ", " ")
+    return lines
 
 
 def is_chinese(text: str) -> bool:

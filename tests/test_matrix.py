@@ -132,7 +132,7 @@ def matrix_run(**settings) -> SimpleNamespace:
 
 
 def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
-    run, talks = matrix_run(batch_size=8, tokens=30_000), Dialogues([load("bundled/dialogues")[:40]])
+    run, talks = matrix_run(batch_size=8, tokens=12_000), Dialogues([load("bundled/dialogues")[:40]])
     wide = load_profiles("ums").resolve("smoke", overrides={"batch_size": 32})  # right rows are longer: a pilot of many
     elsewhere, run.elsewhere = run.elsewhere, lambda slug: wide if slug == "ums" else elsewhere(slug)
     for method in ("WMDC", "TaDSE", "DialogueCSE", "UMS"):
@@ -143,8 +143,8 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
             whole = matrix.method(run, method, talks, 1)
-            steps = steps_for(30_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
-        assert cost(found)["Tokens (thousands)"] == pytest.approx(30, rel=0.2), method
+            steps = steps_for(12_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
+        assert cost(found)["Tokens (thousands)"] == pytest.approx(12, rel=0.2), method
 
 
 def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
