@@ -60,9 +60,11 @@ def kernel(command: list[str], *, env: dict[str, str], cwd: str | None = None, *
 
 
 def _run_kernel(arguments: list[str], folder: str | Path, variables: dict[str, str]) -> None:
+    import torch
     from ipykernel.kernelapp import launch_new_instance
 
     os.setsid()
+    torch.set_num_threads(int(variables.get("OMP_NUM_THREADS") or torch.get_num_threads()))  # the server read it before
     os.chdir(folder)
     os.environ.clear()
     os.environ |= variables
