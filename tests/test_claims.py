@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,8 @@ from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse
 from dialnb.claims import judge as judge_case
 from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
-from dialnb.claims.judging import paper_checks
-from dialnb.claims.papers import SLUGS, load_paper
+from dialnb.claims.judging import check_printed, paper_checks
+from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import (
     Interval,
@@ -28,7 +29,7 @@ from dialnb.evaluation.intervals import (
     mean_interval,
     to_decide,
 )
-from dialnb.files import project_root
+from dialnb.files import project_root, read_json
 
 OURS = "ours, beyond the paper"
 BALANCED = np.array([-1.6, -1.0, -0.6, -0.2, 0.2, 0.6, 1.0, 1.6])
@@ -442,6 +443,19 @@ def test_claims_name_models_of_the_printed_tables_and_point_at_printed_cells(slu
             assert [row for row in table.rows if wanted.items() <= row.labels.items()], one.id
 
 
+@pytest.mark.parametrize("slug", STUDIES)
+def test_what_is_known_of_printed_cells_is_what_they_say_now(slug, tmp_path, monkeypatch):
+    kept = read_json(project_root() / "papers" / slug / "printed.json")
+    now = check_printed(slug)
+    assert kept == paper_checks(slug) and kept["checks"] == now, "python -m tools.printed"
+    shutil.copytree(project_root() / "papers" / slug, tmp_path / "papers" / slug, ignore=lambda *_: ["results"])
+    with (tmp_path / "papers" / slug / "claims.yaml").open("a") as claims:
+        claims.write("# read again\n")
+    monkeypatch.setattr("dialnb.claims.judging.project_root", lambda: tmp_path)
+    monkeypatch.setattr("dialnb.claims.judging.check_printed", lambda _: {"made": "anew"})
+    assert paper_checks.__wrapped__(slug)["checks"] == {"made": "anew"}
+
+
 @pytest.mark.parametrize(
     ("slug", "ids"),
     [
@@ -451,7 +465,7 @@ def test_claims_name_models_of_the_printed_tables_and_point_at_printed_cells(slu
 )
 def test_claims_of_our_own_are_marked_and_no_printed_cell_speaks_of_them(slug, ids):
     assert {one.id for one in load_claims(slug) if one.where == OURS} == ids
-    assert {paper_checks(slug)[name] for name in ids} == {"no numbers"}
+    assert {check_printed(slug)[name] for name in ids} == {"no numbers"}
 
 
 def encoder_rows(encoder: str, gain: float) -> pd.DataFrame:

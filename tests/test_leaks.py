@@ -134,7 +134,7 @@ def test_the_mini_of_recorded_rows_has_read_ubuntus_test_lines_and_the_bundled_o
     [
         ("ums", "table in ('T2', 'T4', 'T5') and dataset == 'UbuntuIRC'", True),
         ("ums", "dataset == 'E-commerce'", False),
-        ("dse", "table == 'T4' and dataset == 'UbuntuIRC'", True),
+        ("dse", "table == 'T4' and dataset == 'UbuntuIRC'", False),
         ("dse", "table == 'T2'", False),
         ("wmdc", "table == 'T4' or table == 'F3' and task == 'response retrieval'", True),
         ("wmdc", "table == 'T2' or table == 'F3' and task == 'action prediction'", False),

@@ -44,7 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
-from dialnb.files import Fields
+from dialnb.files import Fields, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -81,7 +81,7 @@ def judge_claims(
             verdict = Verdict(NOT_RUN, reason=_why_not(claim, reasons) or str(lacking))
         except DataError as error:
             verdict = Verdict(NOT_RUN, reason=str(error))
-        paper = paper_checks(slug)[claim.id]
+        paper = paper_checks(slug)["checks"][claim.id]
         if paper == CONTRADICTS:
             ours = f"here it {verdict.verdict}" if verdict.verdict in (HOLDS, FAILS) else f"here {verdict.verdict}"
             reason = f"{ours}; {verdict.reason}".strip("; ")
@@ -98,8 +98,16 @@ def judge_claims(
 
 
 @cache
-def paper_checks(slug: str) -> dict[str, str]:
-    """What the printed cells of a paper say of each of its claims: they agree, contradict it, or there are none."""
+def paper_checks(slug: str) -> dict[str, dict[str, str]]:
+    """What the printed cells of a paper say of each of its claims; known while its files are as they were."""
+    folder = project_root() / "papers" / slug
+    files = {path.name: sha256(path) for path in (folder / "paper.yaml", *folder.glob("c*.yaml"))}
+    kept = read_json(folder / "printed.json")
+    return kept if kept and kept["files"] == files else {"files": files, "checks": check_printed(slug)}
+
+
+def check_printed(slug: str) -> dict[str, str]:
+    """Judge the claims of a paper on its own cells: they agree with a claim, contradict it, or there are none."""
     case = Case(printed_rows(slug), printed=True)
     checks = {}
     for claim in load_claims(slug):
