@@ -2,13 +2,15 @@
 
     python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--profile gpu]
     python -m tools.rates --fine-tuning -o FOLDER [--encoder ID]
+    python -m tools.rates --matching -o FOLDER [--steps 300]
 
 The development utterances are a fifth of the *training* splits of four intent datasets, and prototypes come from the
 rest; an utterance that is tested anywhere, in whatever split of whichever variant, is in neither. Steps are a share of
 those of the recorded runs, with the whole schedule within them.
 
 Fine-tuning of intents (Table 7 of DSE) is asked about the same utterances, at multiples of the printed rate, from the
-encoder as it comes.
+encoder as it comes. The matching models of DialogueCSE are asked about the scored development pairs of ECD; for MDC,
+whose sentences are all tested, there are none.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ import pandas as pd
 from dialnb.data import Dataset, load
 from dialnb.evaluation.finetuning import INTENTS
 from dialnb.evaluation.intent import evaluate_prototypes, finetune_intents
+from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Dialogues
 from dialnb.models.encoder import load_encoder
 from dialnb.runs import Model, Task, start
 from dialnb.runs.provenance import provenance
-from dialnb.studies import dse, wmdc
+from dialnb.studies import dialoguecse, dse, wmdc
+from dialnb.studies.shared import changed
 
 SETS = {
     "CLINC150": ("full", "plus"),
@@ -47,6 +51,9 @@ RATES = {
     "WMDC": (2900, [3e-5, 1e-4, 3e-4]),
 }
 """By recipe: steps of a whole training, and the rates that are compared."""
+
+MATCHING = {recipe: [3e-5, 1e-4, 3e-4] for recipe in ("DialogueCSE I2", "SiameseBERT-s", "SiameseBERT-m")}
+"""Matching models of DialogueCSE, and the rates that are compared."""
 
 MULTIPLES = (1, 3, 10)
 """Of the printed rate of fine-tuning."""
@@ -91,6 +98,39 @@ def fine_tuning(encoder_id: str, out: Path) -> None:
             (out / "rates-finetuning.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def matching(profile: str, overrides: dict, steps: int, out: Path) -> None:
+    """Agreement with the development pairs of ECD after so many steps, by recipe and rate."""
+    run = start("dialoguecse", profile, overrides=overrides, out=out)
+    corpus = dialoguecse.corpus(run, "ECD")
+    models = {"BERT, ECD": dialoguecse.start(run.settings, corpus)}
+    models["BERT(adapt), ECD"] = dialoguecse.model("adaptation", run.settings, corpus)
+    for recipe, rates in MATCHING.items():
+        for rate in rates:
+            labels = {"recipe": recipe, "rate": rate}
+            model = dialoguecse.model(recipe, run.settings, corpus, labels=labels, watch=None)
+            settings = {"learning_rate": rate, "max_steps": steps, "epochs": 100}
+            models[f"{recipe} {rate:g}"] = changed(model, settings)
+    rows = asked_of(run, models, Task("dev", agreement_of, {"ECD": corpus.dev}))
+    print(rows[rows["metric"] == "Corr"].set_index("model")["value"].round(2).to_string())
+    run.finish()
+
+
+def agreement_of(encoder, records: Dataset, dataset: str) -> pd.DataFrame:
+    """Spearman's correlation with human scores, by the mean of the tokens."""
+    return evaluate_similarity(encoder, records, dataset=dataset, pooling="mean")
+
+
+def asked_of(run, models: dict[str, Model], task: Task) -> pd.DataFrame:
+    """What all models, trained side by side, answer; written to the folder of the run."""
+    run._profiles = replace(run._profiles, parameters={})  # every row is wanted
+    trained = run.train(models, ahead=[task])
+    rows = run.evaluate(trained, [task])
+    rows.to_csv(run.folder / "rates.csv", index=False)
+    trained.times().to_csv(run.folder / "times.csv", index=False)
+    print(trained.times().to_string())
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path, required=True)
@@ -100,11 +140,16 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="NAME=VALUE of the profile (JSON)")
     parser.add_argument("--recipes", nargs="*", default=list(RATES))
     parser.add_argument("--fine-tuning", action="store_true", help="rates of fine-tuning, nothing else")
+    parser.add_argument("--matching", action="store_true", help="rates of DialogueCSE's matching models, nothing else")
+    parser.add_argument("--steps", type=int, default=300, help="of every matching model")
     args = parser.parse_args()
     if args.fine_tuning:
         fine_tuning(args.encoder, args.out)
         return
     chosen = {name: json.loads(value) for name, _, value in (each.partition("=") for each in args.set)}
+    if args.matching:
+        matching(args.profile, chosen, args.steps, args.out)
+        return
     overrides = {"raw_start": "masked words", **chosen}
     run = start("dse", args.profile, encoder=args.encoder, overrides=overrides, out=args.out)
     dialogues = Dialogues(run.corpus(), run.settings.dialogues)
@@ -116,22 +161,15 @@ def main() -> None:
             study = wmdc if recipe == "WMDC" else dse
             model = study.model(recipe, settings.get(recipe, run.settings), dialogues)
             heads = {"WMDC": 40, "DSE": 100, "DSE-dropout": 100}.get(recipe)
-            changed = {"learning_rate": rate, "max_steps": max(2, round(steps * args.share)), "epochs": 100}
-            changed |= {"head_learning_rate": heads * rate} if heads else {}
+            set_here = {"learning_rate": rate, "max_steps": max(2, round(steps * args.share)), "epochs": 100}
+            set_here |= {"head_learning_rate": heads * rate} if heads else {}
             labels = {"recipe": recipe, "rate": rate}
-            models[f"{recipe} {rate:g}"] = replace(
-                model, settings=dict(model.settings) | changed, watch=None, report=0, labels=labels
-            )
-    asked = [Task("dev", dev_intents, {name: load(f"bundled/{name}", SETS[name][0] or None) for name in SETS})]
-    run._profiles = replace(run._profiles, parameters={})  # every row is wanted
-    trained = run.train(models, ahead=asked)
-    rows = run.evaluate(trained, asked)
-    rows.to_csv(run.folder / "rates.csv", index=False)
-    run.times(trained, 99).to_csv(run.folder / "times.csv", index=False)
+            models[f"{recipe} {rate:g}"] = changed(model, set_here, watch=None, report=0, labels=labels)
+    data = {name: load(f"bundled/{name}", SETS[name][0] or None) for name in SETS}
+    rows = asked_of(run, models, Task("dev", dev_intents, data))
     table = rows.pivot_table("value", "model", ["shots", "dataset"], sort=False)
     table["mean 1"], table["mean 5"] = table[1].mean(axis=1), table[5].mean(axis=1)
     print(table.round(1).to_string())
-    print(trained.times().to_string())
     run.finish()
 
 
