@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -160,6 +161,21 @@ def test_a_replayed_training_has_the_losses_of_one_step_by_step(monkeypatch, rep
     else:
         assert np.abs(curves[0] - curves[1]).max() < 0.01
     assert curves[0][-1] < curves[0][0] - 0.1
+
+
+@needs_gpu
+def test_recordings_of_several_shapes_share_memory():
+    encoder = tiny.encoder(dropout=0.0, hidden_size=256).cuda().train()
+    encoder.graphs, held = Graphs(encoder), []
+    for size in (1600, 1500, 1400, 1300):  # the largest first: whatever comes later finds room in what it needed
+        part = encoder.tokenize(tiny.sentences(size))
+        for _ in range(3):
+            encoder.embed(part, "mean").square().sum().backward()
+        gc.collect()
+        torch.cuda.empty_cache()
+        held.append(torch.cuda.memory_reserved())
+    assert len(encoder.graphs.recorded) == 4
+    assert held[-1] < 1.3 * held[0]
 
 
 @needs_gpu

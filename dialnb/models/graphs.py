@@ -88,6 +88,7 @@ class Graphs:
         self.able = True
         self.taken: set[int] = set()
         self.pools: dict[int, tuple[int, int]] = {}
+        self.stream: torch.cuda.Stream | None = None  # one for all recordings: memory is shared along a stream alone
 
     def __call__(self, batch: Packed, first_only: bool) -> Tensor:
         full = filled(batch)
@@ -127,7 +128,8 @@ class Graphs:
         forward, backward, gradient = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), None
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        with torch.cuda.stream(torch.cuda.Stream(priority=torch.cuda.current_stream().priority)):
+        self.stream = self.stream or torch.cuda.Stream(priority=torch.cuda.current_stream().priority)
+        with torch.cuda.stream(self.stream):
             with _capturing(forward, pool):
                 states = self.encoder.eager_states(batch, first_only)
             if learning:
