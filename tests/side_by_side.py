@@ -51,7 +51,7 @@ def takes_memory(seen: str) -> int:
 def lacks_memory_once(seen: str) -> int:
     if not Path(seen).exists():
         Path(seen).touch()
-        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
     return os.getpid()
 
 

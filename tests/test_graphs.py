@@ -18,7 +18,7 @@ from dialnb.evaluation.metrics import accuracy
 from dialnb.examples.masking import MaskedExamples
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import padded_attention
-from dialnb.models.graphs import Graphs, Recorded, can_replay, filled
+from dialnb.models.graphs import Graphs, Recorded, can_replay, clear_gradients, filled
 from dialnb.tokens import Tokens, pack
 from dialnb.training import TrainingSettings, train
 from dialnb.training.recipes import RECIPES, fit
@@ -111,6 +111,46 @@ def test_what_is_replayed_trains_as_what_is_not(monkeypatch, by_starts, name):
     assert np.allclose(*losses, rtol=1e-4) and np.ptp(losses[0]) > 0.01
 
 
+def test_nothing_is_recorded_while_another_pass_waits_for_its_way_back(monkeypatch, by_starts):
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
+    encoder = tiny.encoder(dropout=0.0).train()
+    encoder.graphs, alone = Graphs(encoder), []
+
+    def record(graphs, *asked):
+        alone.append(not graphs.waiting)
+        return record_on_any_device(graphs, *asked)
+
+    monkeypatch.setattr(Graphs, "_record", record)
+    parts = [encoder.tokenize(tiny.sentences(8)) for _ in range(3)]  # of one shape
+    optimiser = torch.optim.SGD(encoder.parameters(), 0.1)
+    for _ in range(6):
+        sum(encoder.embed(part, "mean").square().sum() for part in parts).backward()
+        clear_gradients(optimiser, encoder.graphs)
+        assert not encoder.graphs.waiting and not encoder.graphs.taken
+    assert alone == [True] * 3, "a place for each of the three passes, one after the other"
+
+
+def test_a_recording_that_finds_no_memory_is_tried_again_later(monkeypatch, by_starts):
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
+    monkeypatch.setattr("dialnb.models.graphs.LATER", 3)
+    encoder, before, tries = tiny.encoder(dropout=0.0).train(), [], []
+
+    def record(graphs, *asked):
+        tries.append(len(before))
+        if len(tries) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return record_on_any_device(graphs, *asked)
+
+    monkeypatch.setattr(Graphs, "_record", record)
+    encoder.graphs, part = Graphs(encoder), encoder.tokenize(tiny.sentences(8))
+    optimiser = torch.optim.SGD(encoder.parameters(), 0.1)
+    for _ in range(8):
+        encoder.embed(part, "mean").square().sum().backward()
+        clear_gradients(optimiser, encoder.graphs)
+        before.append("a pass")
+    assert tries == [1, 6] and encoder.graphs.able and len(encoder.graphs.recorded) == 1
+
+
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
 
@@ -166,11 +206,12 @@ def test_a_replayed_training_has_the_losses_of_one_step_by_step(monkeypatch, rep
 @needs_gpu
 def test_recordings_of_several_shapes_share_memory():
     encoder = tiny.encoder(dropout=0.0, hidden_size=256).cuda().train()
-    encoder.graphs, held = Graphs(encoder), []
+    encoder.graphs, held, optimiser = Graphs(encoder), [], torch.optim.SGD(encoder.parameters(), 0.1)
     for size in (1600, 1500, 1400, 1300):  # the largest first: whatever comes later finds room in what it needed
         part = encoder.tokenize(tiny.sentences(size))
         for _ in range(3):
             encoder.embed(part, "mean").square().sum().backward()
+            clear_gradients(optimiser, encoder.graphs)
         gc.collect()
         torch.cuda.empty_cache()
         held.append(torch.cuda.memory_reserved())
@@ -182,14 +223,13 @@ def test_recordings_of_several_shapes_share_memory():
 def test_passes_that_wait_for_their_way_back_do_not_share_memory():
     encoder = tiny.encoder(dropout=0.0, hidden_size=64).cuda().train()
     parts = [encoder.tokenize(tiny.sentences(8, seed)) for seed in range(4)]
-    found = []
+    found, optimiser = [], torch.optim.SGD(encoder.parameters(), 0.1)
     for graphs in (None, Graphs(encoder)):
-        for _ in range(4):
+        for _ in range(6):
             encoder.graphs = graphs
-            encoder.zero_grad(set_to_none=graphs is None)
+            clear_gradients(optimiser, graphs)
             vectors = [encoder.embed(part, "mean") for part in parts]
             sum((i + 1) * v.square().sum() for i, v in enumerate(vectors)).backward()
-            del vectors  # their way back leads to gradients on this stream, which a recording may not wait for
         found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
     assert graphs.recorded and not graphs.taken
     assert {key[0] for key in graphs.recorded} == {0, 1, 2, 3}

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from dialnb.tokens import Packed
 
 SMALL = 128  # examples of a step
+LATER = 500  # passes until a recording that found no memory is tried again
 
 
 def can_replay(encoder: nn.Module) -> bool:
@@ -87,8 +88,9 @@ class Graphs:
         self.recorded: dict[tuple, Recorded] = {}
         self.able = True
         self.taken: set[int] = set()
+        self.waiting = False  # of this step a pass is as it is: no recording may wait for its way back
         self.pools: dict[int, tuple[int, int]] = {}
-        self.stream: torch.cuda.Stream | None = None  # one for all recordings: memory is shared along a stream alone
+        self.stream: torch.cuda.Stream | None = None  # of all recordings: along a stream alone they share memory
 
     def __call__(self, batch: Packed, first_only: bool) -> Tensor:
         full = filled(batch)
@@ -106,14 +108,18 @@ class Graphs:
             longest,
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
-        if self.able and key not in self.recorded and self.seen[key] > 1 and (self._with_gradient() or not learning):
+        ready = self.seen[key] > 1 and not self.waiting and (self._with_gradient() or not learning)
+        if self.able and ready and key not in self.recorded:
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
             try:
                 self.recorded[key] = self._record(full, first_only, learning, pool)
+            except torch.OutOfMemoryError:
+                self.seen[key] = -LATER
             except RuntimeError as error:
                 self.able = False
                 warnings.warn(f"training goes on without CUDA graphs: {error}", stacklevel=2)
         if key not in self.recorded:
+            self.waiting |= learning
             return self.encoder.eager_states(full, first_only)[:real]
         found = self.recorded[key]
         found.read(full)
@@ -146,6 +152,8 @@ def clear_gradients(optimiser: torch.optim.Optimizer, graphs: Graphs | None) -> 
     """Make ready for the next step: gradients that graphs add to are cleared in place. All others are taken away, or
     the optimiser would move a head that the next step does not use."""
     kept = {parameter: parameter.grad for parameter in graphs._with_gradient()} if graphs else {}
+    if graphs:
+        graphs.waiting = False
     optimiser.zero_grad()
     for parameter, gradient in kept.items():
         parameter.grad = gradient

@@ -16,6 +16,7 @@ import gc
 import inspect
 import os
 import pickle
+import re
 import shutil
 import sys
 import threading
@@ -265,7 +266,9 @@ def _make(job: bytes) -> StageRecord | None:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
         return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
     except RuntimeError as error:
-        if "out of memory" not in str(error):
+        if not re.search(
+            "out of memory|ALLOC_FAILED", str(error)
+        ):  # the libraries below torch have a word of their own
             raise
         return None
     finally:
@@ -277,4 +280,5 @@ def give_back_memory() -> None:
     """Leave to the other processes what torch holds back on the GPU, and what graphs in circles of objects hold."""
     if torch.cuda.is_initialized():
         gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()  # each holds a stretch of the memory of the graphs it was made for
         torch.cuda.empty_cache()
