@@ -266,9 +266,7 @@ def _make(job: bytes) -> StageRecord | None:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
         return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
     except RuntimeError as error:
-        if not re.search(
-            "out of memory|ALLOC_FAILED", str(error)
-        ):  # the libraries below torch have a word of their own
+        if not re.search("out of memory|ALLOC_FAILED", str(error)):  # torch, and libraries below it
             raise
         return None
     finally:
