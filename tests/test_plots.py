@@ -164,6 +164,11 @@ def test_training_curves_show_loss_and_rate():
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "learning\nrate"]
     assert legend(figure) == ["A", "B"]
     assert len(plots.training_curves(data.drop(columns="rate")).axes) == 1
+    assert figure.axes[0].get_xscale() == "linear"
+    longer = data[data["model"] == data["model"].iloc[0]].assign(
+        model="longer", step=lambda rows: 20 * rows["step"] + 1
+    )
+    assert plots.training_curves(pd.concat([data, longer])).axes[1].get_xscale() == "log", "short ones would be a dot"
     assert figure.axes[0].get_yscale() == "linear"
     tiny = data.assign(loss=data["loss"] * np.where(data["model"] == "A", 1, 1e-4))
     assert plots.training_curves(tiny).axes[0].get_yscale() == "log"

@@ -111,7 +111,7 @@ def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
 @drawn_from("model", "step", "loss")
 def training_curves(data: DataFrame) -> Figure:
     """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
-    Losses of very different size stand on a logarithmic axis."""
+    Losses of very different size stand on a logarithmic axis, and so do trainings of very different length."""
     models = split(data.sort_values("step", kind="stable"), "model")
     styles = looks(data["model"])
     with_rate = "rate" in data and data["rate"].notna().any()
@@ -131,7 +131,10 @@ def training_curves(data: DataFrame) -> Figure:
             grid[1].set_ylabel("learning\nrate")
             grid[1].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
     losses.set(ylabel="loss", title="Loss during training")
-    losses.xaxis.set_major_locator(MaxNLocator(integer=True))
+    losses.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    lengths = data.groupby("model")["step"].max()
+    if lengths.max() > 5 * lengths.min():
+        losses.set_xscale("log")
     if 0 < APART * data["loss"].min() < data["loss"].max():
         losses.set_yscale("log")
     if many:
