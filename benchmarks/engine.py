@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -93,15 +94,17 @@ def bench_training(
         model = random_encoder(shape, tokenizer, device).transformer
         return {"rate": peers.authors_loop(model, tokenizer, pairs, batch, 2, max(2, steps // 16))}
 
-    def trainer() -> dict:
+    def trainer(beforehand: bool) -> dict:
         with tempfile.TemporaryDirectory() as folder:
             random_encoder(shape, tokenizer, torch.device("cpu")).save(folder)
             warmup, timed = (8, steps // 4) if cuda else (3, max(3, steps // 4))
-            return {"rate": peers.sentence_transformers_trainer(folder, pairs, batch, warmup, timed)}
+            return {"rate": peers.sentence_transformers_trainer(folder, pairs, batch, warmup, timed, beforehand)}
 
     rows.append(measure("dialnb", ours, device))
     if compare:
-        rows.append(measure("sentence-transformers trainer" + (", bf16" if cuda else ""), trainer, device))
+        for how, beforehand in {"": False, ", tokenised beforehand": True}.items():
+            name = "sentence-transformers trainer" + (", bf16" if cuda else "") + how
+            rows.append(measure(name, partial(trainer, beforehand), device))
         rows.append(measure("authors' loop (fp32, padded to 32)", authors, device))
     return [{"bench": f"train {shape}, batch {batch}", "unit": "pairs/s", **row} for row in rows]
 
