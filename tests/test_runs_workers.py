@@ -53,6 +53,17 @@ def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, tmp_p
     workers.close()
 
 
+def test_where_there_is_a_gpu_processes_begin_before_the_first_stage(workers, monkeypatch):
+    workers.warm_up()
+    assert workers._pool is None, "without a GPU nothing is won by that"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    workers.warm_up()
+    begun = set(workers._pool._processes)
+    assert len(begun) == 2
+    assert len(workers.make({n: (side_by_side.plus_one, {"number": n}) for n in (1, 2)})) == 2
+    assert set(workers._pool._processes) == begun
+
+
 def test_a_failing_stage_is_told_with_its_traceback(workers):
     with pytest.raises(ValueError, match="no luck with 7") as raised:
         workers.make({"bad": (side_by_side.fails, {"number": 7})})

@@ -98,7 +98,7 @@ class Run:
         self._data: list[Values] = []
         self._opened: dict[Any, Any] = {}  # what a run opens once: data with what of them is lacking, and its raw start
         self._cache = StageCache(default_stages(), fresh_since(), say)
-        self._workers: Workers | None = None
+        self._workers = Workers(settings.get("workers", 1), self._cache)
         self._made: set[str] = set()  # keys of stages that workers of this run made
         self._began = time.time()
         self._lock = FileLock(make_folder(folder) / LOCK, is_singleton=True)  # a cell may open the run again
@@ -107,6 +107,7 @@ class Run:
         self._state = {"status": "running", "reason": ""}
         self._provenance = provenance()
         self.save()
+        self._workers.warm_up()
         say(f"run {folder.name}")
 
     # --- stages ---------------------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class Run:
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints.
         """
         name = str(name)
-        if self._workers is None:
+        if not self._made:
             say(f"stage {name}")
         for dataset in _datasets_in(list(inputs.values())):
             facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
@@ -140,15 +141,14 @@ class Run:
         `follow(name, result)` names the stages that waited for one of them. With the setting `workers` above one all
         are made side by side, each in a process of its own, as soon as what they wait for is there.
         """
-        count, every, results = self.settings.get("workers", 1), dict(jobs), {}
+        every, results = dict(jobs), {}
 
         def begin(name: Any) -> Jobs:
             more = follow(name, self._cache.run(name, *every[name])[0]) if follow else {}
             every.update(more)
             return more
 
-        if count > 1:
-            self._workers = self._workers or Workers(count, self._cache)
+        if self._workers.count > 1:
             self._made |= self._workers.make(jobs, begin)
         while left := [name for name in every if name not in results]:
             for name in left:
@@ -427,8 +427,7 @@ class Run:
         encoders = [encoder_facts(name) for name in encoder_names]
         licences = sorted({entry["licence"] for entry in [*data, *encoders]})
         self.note(data=data, encoders=encoders, licences=licences)
-        if self._workers is not None:
-            self._workers.close(wait=True)
+        self._workers.close(wait=True)
         self._end("done")
         say(f"run {self.folder.name}: done in {time.time() - self._began:.0f} s")
 

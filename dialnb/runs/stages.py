@@ -182,7 +182,8 @@ Jobs = Mapping[Any, tuple[Callable, Values]]
 
 @dataclass
 class Workers:
-    """A pool of ``count`` processes for the stages of one cache; it starts with the first stage it is given."""
+    """A pool of ``count`` processes for the stages of one cache; it starts with the first stage it is given, or before
+    that where it is told to."""
 
     count: int
     cache: StageCache
@@ -204,10 +205,7 @@ class Workers:
                     if self.cache.holds(*job):
                         left.extend(follow(name).items())
                     elif packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job):
-                        if self._pool is None:
-                            threads = max(1, (os.cpu_count() or 1) // self.count)
-                            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
-                        waiting[self._pool.submit(_make, packed)] = name, job
+                        waiting[self._open().submit(_make, packed)] = name, job
                 ended = False
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
                     (name, job), record = waiting.pop(future), future.result()
@@ -231,6 +229,17 @@ class Workers:
             self.close()
             raise
         return made
+
+    def warm_up(self) -> None:
+        """Have each process open the GPU, where there is one: that takes long, and need not wait for a stage."""
+        for _ in range(self.count if self.count > 1 and torch.cuda.is_available() else 0):
+            self._open().submit(torch.cuda.init)
+
+    def _open(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            threads = max(1, (os.cpu_count() or 1) // self.count)
+            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
+        return self._pool
 
     def close(self, wait: bool = False) -> None:
         """Let the processes go; ``wait`` for them when they have nothing left to do."""
