@@ -274,6 +274,18 @@ def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(c
     assert chosen.watch.best == "Corr" and chosen.watch.last and chosen.start == "BERT(adapt), SGD"
 
 
+def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus):
+    s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4)
+    shared = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=None, siamese_m_learning_rate=None)
+    own = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 2e-4}
+    for recipe in dialoguecse.MATCHING:
+        rate = own.get(recipe.partition(",")[0], 1e-4)
+        for made in (dialoguecse.model(recipe, s, toy(corpus)), dialoguecse.vary(recipe, s, toy(corpus), "turns", 1)):
+            assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
+        same = job_of(shared, dialoguecse.model(recipe, shared, toy(corpus)), tiny.encoder(), 1)[1]["settings"]
+        assert same.learning_rate == 1e-4, recipe
+
+
 def test_one_chinese_encoder_from_scratch_serves_all_seeds(corpus):
     chinese = replace(toy(corpus), name="ECD")
     s = settings("gpu", chinese_encoder="")
@@ -327,7 +339,7 @@ def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus):
         varied = dialoguecse.vary("DialogueCSE I2", run.settings, own, what, value)
         assert varied.labels == {"model": "DialogueCSE I2", what: value} and varied.seeds == ()
         made = job_of(run.settings, varied, tiny.encoder(), 1)[1]["settings"]
-        assert made.total_steps(1) == made.total_steps(200) == 300 and made.evaluate_every == 100, what
+        assert made.total_steps(1) == made.total_steps(200) == 579 and made.evaluate_every == 193, what
         assert made.freeze == (0 if what == "freeze" else 1)
     assert dialoguecse.vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5
     varied = dialoguecse.vary("SiameseBERT-m", run.settings, own, "turns", 1)
