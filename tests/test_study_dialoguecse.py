@@ -13,6 +13,8 @@ import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path as MplPath
 
 from dialnb import plots
 from dialnb.claims import judge_claims
@@ -374,6 +376,20 @@ def test_the_architecture_is_drawn_with_the_shapes_of_its_example():
     said = [text.get_text() for text in plots.architecture(data, candidates=10).axes[0].texts]
     assert {"7×32", "5×32", "7×6", "5×6", "6×32"} <= set(said)
     assert any("9 sampled responses" in text for text in said) and "4×32" not in said
+
+
+def test_no_arrow_of_the_architecture_runs_through_a_word():
+    roles, tokens = ["u-2", "u-1", "u+1", "response", "negative"], [11, 13, 9, 10, 6]
+    texts = ["Do you want it?", "Yes.", "At eleven.", "What time?", "Thanks for your help."]
+    figure = plots.architecture(pd.DataFrame({"role": roles, "text": texts, "tokens": tokens, "width": 384}))
+    figure.canvas.draw()
+    drawn, patches = figure.axes[0].texts, figure.axes[0].patches
+    arrows = [patch for patch in patches if isinstance(patch, FancyArrowPatch)]
+    ways = [MplPath(arrow.get_transform().transform(arrow.get_path().vertices[[0, 2]])) for arrow in arrows]
+    assert len(ways) == 15, "four of each turn, three of the response"
+    for word in (each for each in drawn if each.get_text()):
+        assert not any(way.intersects_bbox(word.get_window_extent()) for way in ways), word.get_text()
+    assert any(each.get_text().endswith("such as “Thanks for your help”.") for each in drawn)
 
 
 def test_matching_matrices_have_a_panel_for_each_turn_and_model():
