@@ -416,6 +416,18 @@ def test_recorded_reasons_reach_the_verdict():
     assert judged.loc["supervised-intents", "reason"] == "here not run; PairSupCon: needs the hub"
 
 
+def test_what_one_dataset_lacks_is_no_reason_of_a_claim_about_another():
+    lacking = {"table": "T2", "dataset": "Douban", "reason": "no test set"}
+    rows = pd.DataFrame({"table": ["T2"], "model": ["none"], "value": [0.0]})
+
+    def why(*reasons):
+        judged = judge_claims("ums", rows, reasons).frame.set_index("id")["reason"]
+        return judged["value-ubuntu"]
+
+    assert why(lacking) == why() != "no test set"
+    assert why(lacking, {"table": "T2", "reason": "left out"}) == "left out"
+
+
 @pytest.mark.parametrize("slug", SLUGS)
 def test_every_paper_has_claims_of_several_kinds_and_they_are_not_run_without_results(slug):
     claims = load_claims(slug)

@@ -100,6 +100,16 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
 
 
+def test_times_of_a_training_that_was_interrupted_are_of_all_its_steps(run, talks):
+    trained = run.train({"DSE": Model("DSE", data=talks)})
+    facts = trained.firsts["DSE"]["training"]
+    facts.resumed_at, facts.seconds = 1, 30.0
+    (row,) = trained.times().to_dict("records")
+    assert (row["steps"], row["minutes"]) == (2, 1) and row["projected hours"] == round(row["printed steps"] / 120, 3)
+    facts.resumed_at, facts.seconds = 2, 0.1  # after its last step: nobody knows any more
+    assert trained.times()[["minutes", "projected hours"]].isna().all(axis=None)
+
+
 def test_items_are_kept_of_every_training_unless_a_task_wants_none(run, talks, asked):
     def scores_of(encoder, records, dataset: str, limit: int | None) -> dict[str, pd.DataFrame]:
         rows = length_of(encoder, records, dataset, limit)

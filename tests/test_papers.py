@@ -320,6 +320,12 @@ def test_the_renderings_agree_and_what_is_published_is_in_parentheses():
     assert '<td class="best">62.00 ± 2.48</td><td class="grey">62.53</td>' in html
 
 
+def test_differences_of_counts_are_whole_beside_numbers_that_are_not():
+    rows = {"model": ["pairs", "average turns"], "column": "Ubuntu train", "value": [60190.0, 8.36]}
+    shown = compare_table("ums", "T1", pd.DataFrame(rows).assign(table="T1", metric="count", seed=0)).markdown()
+    assert "60,190 (1,000,000, −939,810)" in shown and "8.36 (10.13, −1.77)" in shown
+
+
 def test_latex_escapes_what_it_must():
     assert r"UMS\_BERT+" in compare_table("ums", "T2", pd.DataFrame()).latex()
 

@@ -13,6 +13,8 @@ import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path as MplPath
 
 from dialnb import plots
 from dialnb.claims import judge_claims
@@ -274,6 +276,18 @@ def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(c
     assert chosen.watch.best == "Corr" and chosen.watch.last and chosen.start == "BERT(adapt), SGD"
 
 
+def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus):
+    s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4)
+    shared = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=None, siamese_m_learning_rate=None)
+    own = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 2e-4}
+    for recipe in dialoguecse.MATCHING:
+        rate = own.get(recipe.partition(",")[0], 1e-4)
+        for made in (dialoguecse.model(recipe, s, toy(corpus)), dialoguecse.vary(recipe, s, toy(corpus), "turns", 1)):
+            assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
+        same = job_of(shared, dialoguecse.model(recipe, shared, toy(corpus)), tiny.encoder(), 1)[1]["settings"]
+        assert same.learning_rate == 1e-4, recipe
+
+
 def test_one_chinese_encoder_from_scratch_serves_all_seeds(corpus):
     chinese = replace(toy(corpus), name="ECD")
     s = settings("gpu", chinese_encoder="")
@@ -327,7 +341,7 @@ def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus):
         varied = dialoguecse.vary("DialogueCSE I2", run.settings, own, what, value)
         assert varied.labels == {"model": "DialogueCSE I2", what: value} and varied.seeds == ()
         made = job_of(run.settings, varied, tiny.encoder(), 1)[1]["settings"]
-        assert made.total_steps(1) == made.total_steps(200) == 300 and made.evaluate_every == 100, what
+        assert made.total_steps(1) == made.total_steps(200) == 579 and made.evaluate_every == 193, what
         assert made.freeze == (0 if what == "freeze" else 1)
     assert dialoguecse.vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5
     varied = dialoguecse.vary("SiameseBERT-m", run.settings, own, "turns", 1)
@@ -362,6 +376,20 @@ def test_the_architecture_is_drawn_with_the_shapes_of_its_example():
     said = [text.get_text() for text in plots.architecture(data, candidates=10).axes[0].texts]
     assert {"7×32", "5×32", "7×6", "5×6", "6×32"} <= set(said)
     assert any("9 sampled responses" in text for text in said) and "4×32" not in said
+
+
+def test_no_arrow_of_the_architecture_runs_through_a_word():
+    roles, tokens = ["u-2", "u-1", "u+1", "response", "negative"], [11, 13, 9, 10, 6]
+    texts = ["Do you want it?", "Yes.", "At eleven.", "What time?", "Thanks for your help."]
+    figure = plots.architecture(pd.DataFrame({"role": roles, "text": texts, "tokens": tokens, "width": 384}))
+    figure.canvas.draw()
+    drawn, patches = figure.axes[0].texts, figure.axes[0].patches
+    arrows = [patch for patch in patches if isinstance(patch, FancyArrowPatch)]
+    ways = [MplPath(arrow.get_transform().transform(arrow.get_path().vertices[[0, 2]])) for arrow in arrows]
+    assert len(ways) == 15, "four of each turn, three of the response"
+    for word in (each for each in drawn if each.get_text()):
+        assert not any(way.intersects_bbox(word.get_window_extent()) for way in ways), word.get_text()
+    assert any(each.get_text().endswith("such as “Thanks for your help”.") for each in drawn)
 
 
 def test_matching_matrices_have_a_panel_for_each_turn_and_model():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.examples.readings import Lists
+from dialnb.files import project_root, read_json
 from dialnb.runs.grid import Model, Trained, job_of, train_model
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.results import read_record, read_result, write_result
@@ -271,3 +273,24 @@ def test_replies_are_drawn_with_the_score_of_each_model():
     figure = plots.scored_replies(pd.DataFrame(rows, columns=["part", "text", "model", "score"]))
     said = [text.get_text() for text in figure.axes[0].texts]
     assert said.count("0.25") == 4 and said.count("UMS_BERT") == 2
+
+
+def test_what_a_model_lacks_in_chinese_is_not_said_of_it_in_english(tmp_path):
+    cells = read_json(project_root() / "notebooks" / "ums.ipynb")["cells"]
+    (source,) = (text for text in map("".join, (cell["source"] for cell in cells)) if text.startswith("selectors, "))
+    said = []
+    run = SimpleNamespace(
+        train_seeds=(1,),
+        wants=lambda name: True,
+        note_absent=lambda why, table="", **labels: said.append((why, labels)),
+    )
+    given = {"s": resolved("gpu"), "run": run, "ums": ums, "Lists": Lists, "TASKS": TASKS, "replace": replace}
+    given |= {"sets": {"Ubuntu": [corpus(tmp_path)], "E-commerce": [corpus(tmp_path)]}, "encoders": {}, "names": {}}
+    given |= {"starts": {"Ubuntu": {"BERT": ""}, "Chinese": {"BERT": "x"}}, "lacking": {("Ubuntu", "ELECTRA"): "why"}}
+    exec(source.partition("trained = run.train")[0], given)  # noqa: S102 (a cell of our own)
+    electra = [name for name in ums.MODELS if "ELECTRA" in name]
+    assert [labels["model"] for _, labels in said] == electra * 2
+    assert {(why, labels.get("dataset")) for why, labels in said} == {
+        ("why", None),
+        ("needs an ELECTRA encoder for E-commerce, which the 'paper' profile has", "E-commerce"),
+    }

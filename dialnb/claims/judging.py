@@ -152,10 +152,8 @@ def _why_not(claim: Claim, reasons: list[Mapping[str, str]]) -> str:
     for entry in reasons:
         if entry.get("model") in models and (not claim.tables or entry.get("table") in (None, "", *claim.tables)):
             return f"{entry['model']}: {entry['reason']}"
-    for entry in reasons:
-        if entry.get("table") in claim.tables and not entry.get("model") and not entry.get("column"):
-            return entry["reason"]
-    return ""
+    whole = [entry for entry in reasons if set(entry) == {"table", "reason"} and entry["table"] in claim.tables]
+    return whole[0]["reason"] if whole else ""
 
 
 def judge(claim: Claim, case: Case) -> Verdict:

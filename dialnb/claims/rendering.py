@@ -96,7 +96,7 @@ class Comparison:
         n = f"n = {cell.n:,}" if cell.n else ""
         difference = "" if pd.isna(cell.difference) else f"{cell.difference:+,.{self.table.digits}f}"
         if not self.digits:  # counts of whole things
-            difference = difference.removesuffix(".0")
+            difference = difference.removesuffix(f".{0:0{self.table.digits}}")
         return {
             "ours": ours + interval,
             "paper": "" if self.table.kind == OWN else format_cell(published, self.digits),

@@ -136,9 +136,10 @@ def matching_examples(
     return MatchingExamples(Tokens.concatenate(tokens), around, candidates)
 
 
-def labelled_utterances(dialogues: Iterable[Dialogue]) -> list[tuple[str, str]]:
-    """(text, intent) of what users say, where the corpus names an intent."""
-    return [(u.text, u.intent) for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent]
+def labelled_utterances(dialogues: Iterable[Dialogue], act: str = "") -> list[tuple[str, str]]:
+    """(text, intent) of what users say, where the corpus names an intent and, where an ``act`` is named, that one."""
+    said = (u for d in dialogues for u in d.utterances if u.speaker == "user" and u.intent)
+    return [(u.text, u.intent) for u in said if act in ("", *u.acts)]
 
 
 def build_retrieval(

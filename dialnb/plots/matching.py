@@ -24,7 +24,7 @@ def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
     which turns the response into its version as seen from that turn; their mean is compared with the response itself.
     """
     (response,) = data[data["role"] == "response"].itertuples()
-    turns = data[~data["role"].isin(("response", "negative"))]
+    turns = data.iloc[:-2]
     width, m = response.width, response.tokens
     page, top, middles = Page("Matching-guided embedding"), 0.8, []
     for x, name in {
@@ -51,14 +51,14 @@ def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
     page.arrow((ENCODED + 0.8, own_y), (POOLED - 0.1, own_y), lw=1)
     page.text(6.6, own_y - 0.13, "mean over tokens", SOFT, ha="center")
     page.arrow((MATCHED + CELL * m / 2, own_y), (MATCHED + CELL * m / 2, top - 0.02), lw=1)
-    mean = rf"$\tilde{{r}}$ = mean over {len(turns)} turns"
-    for y, name, colour in ((mean_y, mean, GREEN), (own_y, "$r$", ORANGE)):
+    page.text(POOLED, mean_y - 0.36, f"mean over {len(turns)} turns", size="small")  # beside the arrows
+    for y, name, colour in ((mean_y, r"$\tilde{r}$", GREEN), (own_y, "$r$", ORANGE)):
         _matrix(page, POOLED, y, 1, VECTOR, colour, name)
         page.text(POOLED + 0.35, y + 0.2, f"pooled, {width}", SOFT, ha="center", size="small")
     page.line([8.55, 8.7, 8.7, 8.55], [mean_y, mean_y, own_y, own_y])
     page.text(8.62, (mean_y + own_y) / 2, "cos", weight="bold", ha="right")
     foot = own_y + _height(m) / 2
-    example = wrapped(data[data["role"] == "negative"]["text"].iloc[0], 44, most=1)
+    example = wrapped(data["text"].iloc[-1], 44, most=1).rstrip(".")
     sampled = f"The same context meets {candidates - 1} sampled responses too, such as “{example}”."
     loss = rf"Loss: cross-entropy of the true response among the {candidates}, with cos$/\tau$ as score."
     page.text(0.25, foot + 0.3, sampled, RED)

@@ -147,8 +147,8 @@ class Trained(UserDict):
             last = facts.curve.iloc[-1]
             epochs = max(model.printed.epochs, model.settings.get("epochs") or 0)
             steps = max(facts.steps, round(epochs * last["step"] / last["epoch"]))
-            seconds = facts.seconds / max(1, facts.steps - facts.resumed_at)
-            took = {"model": name, "steps": facts.steps, "minutes": facts.seconds / 60}
+            seconds = facts.seconds / (facts.steps - facts.resumed_at or float("nan"))  # since it was interrupted
+            took = {"model": name, "steps": facts.steps, "minutes": facts.steps * seconds / 60}
             took |= {"GPU memory (GB)": facts.peak_memory_gb, "printed steps": steps}
             rows.append(took | {"projected hours": steps * seconds / 3600})
         return DataFrame(rows).round(3)

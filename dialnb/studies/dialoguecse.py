@@ -99,8 +99,7 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
         return Corpus(name, dialogues, Sentences(parts), Sentences([load("bundled/dialogues", split="train")], parts))
     complete = list(run.data("ECD complete", SLUG).values())
-    there = complete or not lacking
-    dialogues = Sessions(complete or parts, 4, s["dialogues"]) if there else Lacking(lacking[0])
+    dialogues = Lacking(lacking[0]) if lacking and not complete else Sessions(complete or parts, 4, s["dialogues"])
     if s["data"] == "bundled":
         text = [load("bundled/DialogueCSE", variant, "dev") for variant in ("jddc-select", "jddc-sts")]
     else:  # all that can be had but the test sentences
@@ -139,19 +138,13 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
 
 def rebuilt(run, name: str) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run."""
-    s = run.settings
-    records = load("MDC") if name == "MDC" else load("bundled/SGD", split="test")
-    given = {"records": records, "size": s.queries, "act": REBUILT[name]}
-    return run.stage(f"rebuild the retrieval set of {name}", rebuild, **given)
+    records, size = load("MDC") if name == "MDC" else load("bundled/SGD", split="test"), run.settings.queries
+    return run.stage(f"rebuild the retrieval set of {name}", rebuild, records=records, size=size, act=REBUILT[name])
 
 
 def rebuild(records: Dataset, size: int, act: str) -> list[RetrievalQuery]:
     """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
-    dialogues = []
-    for dialogue in records:
-        said = tuple(utterance for utterance in dialogue.utterances if act in ("", *utterance.acts))
-        dialogues.append(replace(dialogue, utterances=said))
-    return build_retrieval(labelled_utterances(dialogues), size, seed=24)
+    return build_retrieval(labelled_utterances(records, act), size, seed=24)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -162,7 +155,7 @@ def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
     sessions = replace(dialogues, limit=None).read()
     intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
     words = [word for session in sessions for text in session for word in text.split()]
-    size = len("".join(words)) if characters else len(words)
+    size = len("".join(words) if characters else words)
     return {"dialogues": len(sessions), "turns": sum(map(len, sessions)), "words": size, "intents": len(intents)}
 
 
@@ -211,12 +204,7 @@ def start(s: Fields, corpus: Corpus) -> Model:
     return Model(s["raw_start"], encoder, corpus.before, settings)
 
 
-def model(
-    recipe: str,
-    s: Fields,
-    corpus: Corpus,
-    **changes: Any,
-) -> Model:
+def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
     """A model as DialogueCSE's notebook trains it in a profile; other notebooks ask for the same.
 
     Stage one, "adaptation", continues the pre-training of "BERT, CORPUS"; the others go on from there, with the lower
@@ -228,7 +216,8 @@ def model(
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
-        settings = {"epochs": s["epochs"], "learning_rate": s["learning_rate"], "freeze": -2}
+        rate = s.get(NAMES[SLUG]["rates"].get(recipe)) or s["learning_rate"]
+        settings = {"epochs": s["epochs"], "learning_rate": rate, "freeze": -2}
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
         if len(corpus.dev):
@@ -245,13 +234,7 @@ def values_of(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any
     return sorted({min(value, there, run.settings.dialogues or there) for value in (*values, there)})
 
 
-def vary(
-    recipe: str,
-    s: Fields,
-    corpus: Corpus,
-    what: str,
-    value: Any,
-) -> Model:
+def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model:
     """A model of the notebook with one thing changed, which is a column of its rows. All models of a sweep have equally
     many steps and looks at the development pairs, however much they read."""
     varied = model(recipe, s, corpus, labels={"model": recipe, what: value}, seeds=s["train_seeds"][: s["sweep_seeds"]])
@@ -275,8 +258,9 @@ def thinned(queries: Sequence[RetrievalQuery], limit: int | None) -> Sequence[Re
         return queries
     asked = {query.id: query for query in thin(queries, limit)}
     needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
-    kept = [query for query in queries if query.id in needed]
-    return [asked.get(query.id) or replace(query, positives=(), negatives=()) for query in kept]
+    return [
+        asked.get(query.id) or replace(query, positives=(), negatives=()) for query in queries if query.id in needed
+    ]
 
 
 def view(
@@ -309,9 +293,8 @@ def score(
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
         rows = concat([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)], ignore_index=True)
-    notes = [WORDS_INSTEAD if how == "words" else "", records.instead]
-    if trained and dataset == "JDDC":
-        notes.append(f"trained on dialogues of {records.corpus}")
+    elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
+    notes = WORDS_INSTEAD if how == "words" else "", records.instead, elsewhere
     return rows.assign(substitute="; ".join(filter(None, notes)))
 
 
@@ -329,7 +312,7 @@ def chance(
 
 def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
-    named = DataFrame({"label": [query.intent for query in queries], "text": [query.text for query in queries]})
+    named = DataFrame([(query.intent, query.text) for query in queries], columns=["label", "text"])
     named = named[named["label"] != ""].drop_duplicates()
     sizes = named["label"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
     parts = [named[named["label"] == label].head(points) for label in sizes.index[:intents]]
@@ -383,8 +366,8 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> DataFrame:
     *words, answer = (encoder.tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in encoder.tokenize(texts))
     parts = []
     for number, (turn, named) in enumerate(zip(turns, words), 1):
-        real = [torch.ones(len(part)) for part in (turn, response)]
-        matrix = losses.matching_matrix(turn, real[0], response, real[1]).numpy()
+        given = turn, torch.ones(len(turn)), response, torch.ones(len(response))
+        matrix = losses.matching_matrix(*given).numpy()
         row, column = np.indices(matrix.shape).reshape(2, -1)
         part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
         parts.append(DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
