@@ -200,14 +200,14 @@ def run_all(browser: Browser) -> None:
 def look_through(browser: Browser, name: str, folder: Path) -> dict:
     """Go through a notebook until all figures of its run are laid out: cells are, once they come into view."""
     pictures = len(list((folder / "figures").glob("*.png")))
-    for _ in range(6):
+    for _ in range(12):  # on a busy machine cells take their time
         page_through(browser, name)
         enough = time.monotonic() + 5
         while (shown := browser.run(SHOWN))["pictures"] != pictures and time.monotonic() < enough:
             time.sleep(0.2)
         if shown["pictures"] == pictures:
             break
-    assert shown["pictures"] == pictures
+    assert shown["pictures"] == pictures, f"{shown['pictures']} of {pictures} pictures: {shown}"
     return shown
 
 
@@ -218,4 +218,5 @@ def assert_all_is_well(browser: Browser, shown: dict) -> None:
     slow = re.compile(
         r"Plugin \S+ .*(too long|took [\d.]+ms) .*activate|did not appear within"
     )  # a busy machine says so
-    assert [problem for problem in browser.problems if not slow.search(problem)] == []
+    problems = [problem for problem in browser.problems if not slow.search(problem)]
+    assert not problems, problems

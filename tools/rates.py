@@ -1,6 +1,6 @@
 """Choose rates on development data: every recipe at several rates from one start, asked about unseen training text.
 
-    python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--profile gpu]
+    python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--rates RATE ...] [--profile gpu]
     python -m tools.rates --fine-tuning -o FOLDER [--encoder ID]
     python -m tools.rates --matching -o FOLDER [--steps 300]
 
@@ -139,6 +139,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.35, help="of the steps of a whole training")
     parser.add_argument("--set", nargs="*", default=[], help="NAME=VALUE of the profile (JSON)")
     parser.add_argument("--recipes", nargs="*", default=list(RATES))
+    parser.add_argument("--rates", nargs="*", type=float, help="compared in place of those of each recipe")
     parser.add_argument("--fine-tuning", action="store_true", help="rates of fine-tuning, nothing else")
     parser.add_argument("--matching", action="store_true", help="rates of DialogueCSE's matching models, nothing else")
     parser.add_argument("--steps", type=int, default=300, help="of every matching model")
@@ -157,7 +158,7 @@ def main() -> None:
     models = {"as it comes": Model(start=args.encoder), "raw start": Model()}
     for recipe in args.recipes:
         steps, rates = RATES[recipe]
-        for rate in rates:
+        for rate in args.rates or rates:
             study = wmdc if recipe == "WMDC" else dse
             model = study.model(recipe, settings.get(recipe, run.settings), dialogues)
             heads = {"WMDC": 40, "DSE": 100, "DSE-dropout": 100}.get(recipe)
