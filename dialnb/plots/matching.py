@@ -24,7 +24,7 @@ def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
     which turns the response into its version as seen from that turn; their mean is compared with the response itself.
     """
     (response,) = data[data["role"] == "response"].itertuples()
-    turns = data.iloc[:-2]
+    turns = data[~data["role"].isin(("response", "negative"))]
     width, m = response.width, response.tokens
     page, top, middles = Page("Matching-guided embedding"), 0.8, []
     for x, name in {
@@ -58,7 +58,7 @@ def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
     page.line([8.55, 8.7, 8.7, 8.55], [mean_y, mean_y, own_y, own_y])
     page.text(8.62, (mean_y + own_y) / 2, "cos", weight="bold", ha="right")
     foot = own_y + _height(m) / 2
-    example = wrapped(data["text"].iloc[-1], 44, most=1).rstrip(".")
+    example = wrapped(data[data["role"] == "negative"]["text"].iloc[0], 44, most=1).rstrip(".")
     sampled = f"The same context meets {candidates - 1} sampled responses too, such as “{example}”."
     loss = rf"Loss: cross-entropy of the true response among the {candidates}, with cos$/\tau$ as score."
     page.text(0.25, foot + 0.3, sampled, RED)
