@@ -9,11 +9,8 @@ Printed are whole training steps of DSE's loss, as the library takes them, with 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import triton
@@ -145,15 +142,11 @@ def add_and_norm(x: Tensor, change: Tensor, dropout: float, part: tuple[Tensor, 
 
 def main() -> int:
     from benchmarks.engine import random_encoder
-    from benchmarks.steps import measure_training, trainings
+    from benchmarks.steps import keep, measure_training, parse, trainings
     from dialnb.models import packed
     from dialnb.models.encoder import load_encoder
-    from dialnb.runs.provenance import provenance
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.residual", description=__doc__)
-    parser.add_argument("--steps", type=int, default=200, help="timed steps of each kind")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
-    options = parser.parse_args()
+    options = parse("residual", __doc__)
     if not torch.cuda.is_available():
         print("the kernel needs a GPU", file=sys.stderr)
         return 1
@@ -169,9 +162,7 @@ def main() -> int:
                 rows.append({"shape": shape, "way": way, "step": name, **found})
                 print(rows[-1], flush=True)
     packed._add_and_norm = plain
-    if options.out:
-        content = {"provenance": provenance(), "rows": rows}
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    keep(rows, options.out)
     return 0
 
 

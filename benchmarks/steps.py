@@ -85,11 +85,23 @@ def measure_fit(encoder, recipe, n: int, shortest: int, longest: int, steps: int
     return found | (on_gpu(lambda: run(20)[0]) if torch.cuda.is_available() else {})
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
+def parse(name: str, description: str) -> argparse.Namespace:
+    """What benchmarks of steps are told: how many, and where their rows go."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("--steps", type=int, default=200, help="timed steps of each kind")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def keep(rows: list[dict], out: Path | None) -> None:
+    """Write the rows with their provenance, if there is a place for them."""
+    if out:
+        content = {"provenance": provenance(), "rows": rows}
+        out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    options = parse("steps", __doc__)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = load_encoder("mini", device="cpu").tokenizer
     rows, can = [], loop.can_replay
@@ -104,9 +116,7 @@ def main() -> int:
             rows.append({"step": name, "graphs": graphs, **measure_fit(encoder, *given, options.steps)})
             print(rows[-1], flush=True)
     print(pd.DataFrame(rows).round(2).to_string(index=False))
-    if options.out:
-        content = {"provenance": provenance(), "rows": rows}
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    keep(rows, options.out)
     return 0
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import side_by_side
 import tiny
 import torch
 import yaml
@@ -98,6 +100,15 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert set(rows["encoder"]) == {run.settings["encoder"]} and set(run.results["encoder"]) == {"tiny"}
     assert rows.loc[rows["model"] == "DSE", "window"].eq(3).all() and rows["table"].eq("T2").all()
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
+
+
+def test_once_workers_were_asked_a_stage_is_told_in_one_line(run, capsys):
+    run._workers = SimpleNamespace(count=2, make=lambda jobs, begin: set(), close=lambda wait: None)  # all in the cache
+    run.stage("before", side_by_side.plus_one, number=1)
+    run.stage_each({"then": (side_by_side.plus_one, {"number": 2})})
+    run.stage("after", side_by_side.plus_one, number=1)
+    said = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("stage ")]
+    assert said == ["stage before", "stage before", "stage then", "stage after"]
 
 
 def test_times_of_a_training_that_was_interrupted_are_of_all_its_steps(run, talks):

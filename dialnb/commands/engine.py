@@ -167,14 +167,20 @@ TABLES = {
     "T4": "Response retrieval, accuracy in %",
 }
 DATA = "bundled data with stand-ins, public copies, or official releases"
-LEARNED = "at most N training items per dataset; with more than there are, all"
 
 
 @command()
 @argument("encoder")
 @option("--data", default="bundled", type=Choice(("bundled", "sources", "official")), show_default=True, help=DATA)
 @option("--limit", type=IntRange(10), metavar="N", help="at most N validation and N test items per dataset")
-@option("--train-limit", type=IntRange(10), default=3000, show_default=True, metavar="N", help=LEARNED)
+@option(
+    "--train-limit",
+    type=IntRange(10),
+    default=3000,
+    show_default=True,
+    metavar="N",
+    help="at most N training items per dataset; with more than there are, all",
+)
 @option("--lists", "groups", type=IntRange(2), metavar="N", help="rank the candidates of at most N dialogues")
 @JSON
 @option("-o", "--out", type=Path, metavar="FILE", help="also write the tidy rows as CSV, after every dataset")

@@ -90,7 +90,7 @@ class Graphs:
         self.taken: set[int] = set()
         self.waiting = False  # of this step a pass is as it is: no recording may wait for its way back
         self.pools: dict[int, tuple[int, int]] = {}
-        self.stream: torch.cuda.Stream | None = None  # of all recordings: along a stream alone they share memory
+        self.stream = None  # of all recordings: along a stream alone they share memory
 
     def __call__(self, batch: Packed, first_only: bool) -> Tensor:
         full = filled(batch)

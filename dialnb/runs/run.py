@@ -99,7 +99,7 @@ class Run:
         self._opened: dict[Any, Any] = {}  # what a run opens once: data with what of them is lacking, and its raw start
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers = Workers(settings.get("workers", 1), self._cache)
-        self._made: set[str] = set()  # keys of stages that workers of this run made
+        self._made: set[str] | None = None  # keys of stages that workers of this run made, once they were asked
         self._began = time.time()
         self._lock = FileLock(make_folder(folder) / LOCK, is_singleton=True)  # a cell may open the run again
         with suppress(Timeout):  # `dialnb run` holds it for its kernel
@@ -118,13 +118,13 @@ class Run:
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints.
         """
         name = str(name)
-        if not self._made:
+        if self._made is None:
             say(f"stage {name}")
         for dataset in _datasets_in(list(inputs.values())):
             facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
             self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
         result, record = self._cache.run(name, function, inputs)
-        if record.key in self._made:  # by a worker, which said so
+        if record.key in (self._made or ()):  # by a worker, which said so
             record.cached = False
         elif record.cached:
             say(f"stage {name}: from the cache, made {record.made[:16]}")
@@ -149,7 +149,7 @@ class Run:
             return more
 
         if self._workers.count > 1:
-            self._made |= self._workers.make(jobs, begin)
+            self._made = self._workers.make(jobs, begin).union(self._made or ())
         while left := [name for name in every if name not in results]:
             for name in left:
                 function, inputs = every[name]

@@ -232,8 +232,9 @@ class Workers:
 
     def warm_up(self) -> None:
         """Have each process open the GPU, where there is one: that takes long, and need not wait for a stage."""
-        for _ in range(self.count if self.count > 1 and torch.cuda.is_available() else 0):
-            self._open().submit(torch.cuda.init)
+        if self.count > 1 and torch.cuda.is_available():
+            for _ in range(self.count):
+                self._open().submit(torch.cuda.init)
 
     def _open(self) -> ProcessPoolExecutor:
         if self._pool is None:

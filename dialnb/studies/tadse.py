@@ -168,8 +168,9 @@ def neighbours_of(
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
     known, asked = parts_of(records, limit, references, split)
     pooling = pooling or encoder.pooling
-    texts = ([row.text for row in part] for part in (known, asked))
-    vectors = (encode(encoder, part, pooling=pooling, max_length=LENGTH) for part in texts)
+    vectors = [
+        encode(encoder, [row.text for row in part], pooling=pooling, max_length=LENGTH) for part in (known, asked)
+    ]
     return nearest_rows(*vectors, known, asked, dataset, ks, pooling=pooling)
 
 
