@@ -71,10 +71,8 @@ def bench_training(
     def ours() -> dict:
         encoder = random_encoder(shape, tokenizer, device)
         examples = pair_examples(encoder, pairs)
-        warmup = len(pairs) // batch + 2 if cuda else 2  # a whole epoch: every shape is compiled then
-        settings = TrainingSettings(
-            batch, max_steps=warmup, epochs=1e6, precision="bfloat16" if cuda else "float32", compiled=True
-        )
+        warmup = len(pairs) // batch + 2 if cuda else 2  # a whole epoch: every shape is recorded then
+        settings = TrainingSettings(batch, max_steps=warmup, epochs=1e6, precision="bfloat16" if cuda else "float32")
         objective = PairObjective(encoder.dim)
         train(encoder, objective, examples, settings, show_progress=False)
         if cuda:
@@ -175,7 +173,7 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     def ours() -> dict:
         encoder = random_encoder(shape, tokenizer, device)
         settings = TrainingSettings(
-            32, max_steps=20 if cuda else 2, epochs=1e6, learning_rate=3e-5, optimiser="adamw", compiled=True,
+            32, max_steps=20 if cuda else 2, epochs=1e6, learning_rate=3e-5, optimiser="adamw",
             precision="bfloat16" if cuda else "float32",
         )  # fmt: skip
         objective = _Selection(encoder.dim)

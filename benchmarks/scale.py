@@ -121,7 +121,7 @@ def small_training(examples: PairExamples, batch: int, steps: int, encoder=None)
     """Seconds that a step takes."""
     encoder = encoder or tiny_encoder()
     torch.manual_seed(0)
-    settings = TrainingSettings(batch, epochs=1e6, max_steps=steps, compiled=False)
+    settings = TrainingSettings(batch, epochs=1e6, max_steps=steps)
     return train(encoder, PairObjective(encoder.dim), examples, settings, show_progress=False).seconds / steps
 
 

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.steps`: training steps from an encoder of MiniLM's shape, step by step and as CUDA graphs.
+"""`python -m benchmarks.steps`: training steps from an encoder of MiniLM's shape, step by step and as CUDA graphs,
+with and without the kernel of the residual connection.
 
 For every kind of step: steps per second, milliseconds that the GPU computes in each (the rest it waits for the host),
 and how many kernels are started. Weights are random: speed does not depend on them.
@@ -23,6 +24,7 @@ from dialnb.data import load
 from dialnb.evaluation import finetuning
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, fit_classifier
 from dialnb.examples.pairs import consecutive_pairs, pair_examples
+from dialnb.models import packed
 from dialnb.models.encoder import load_encoder
 from dialnb.runs.provenance import provenance
 from dialnb.tokens import Tokens
@@ -48,12 +50,12 @@ def trainings(encoder, device: torch.device):
     pairs = consecutive_pairs([[u.text for u in d.utterances] for d in load("bundled/SGD")])
     precise = "bfloat16" if device.type == "cuda" else "float32"
     for size in (64, 256, 1024) if device.type == "cuda" else (8,):
-        settings = TrainingSettings(size, epochs=1e6, precision=precise, compiled=False)
+        settings = TrainingSettings(size, epochs=1e6, precision=precise)
         yield f"DSE, {size} pairs", PairObjective(encoder.dim), pair_examples(encoder, pairs), settings
     groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 2_000 if device.type == "cuda" else 64]
     rows = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
     inputs = 64 if device.type == "cuda" else 2
-    settings = TrainingSettings(inputs, epochs=1e6, learning_rate=3e-5, precision=precise, compiled=False)
+    settings = TrainingSettings(inputs, epochs=1e6, learning_rate=3e-5, precision=precise)
     yield f"cross-encoder, {inputs} inputs", _Selection(encoder.dim), _Rows(rows), settings
 
 
@@ -104,17 +106,21 @@ def main() -> int:
     options = parse("steps", __doc__)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = load_encoder("mini", device="cpu").tokenizer
-    rows, can = [], loop.can_replay
-    for graphs in (True, False) if device.type == "cuda" else (False,):
+    rows, can, had = [], loop.can_replay, packed.kernels
+    ways = ((True, True), (True, False), (False, True)) if device.type == "cuda" else ((False, False),)
+    for graphs, kernel in ways:
         loop.can_replay = finetuning.can_replay = can if graphs else lambda encoder: False
+        packed.kernels = had if kernel else None
+        way = {"graphs": graphs, "residual_kernel": kernel}
         encoder = random_encoder("minilm", tokenizer, device)
         for name, objective, examples, settings in trainings(encoder, device):
             found = measure_training(encoder, objective, examples, settings, options.steps)
-            rows.append({"step": name, "graphs": graphs, **found})
+            rows.append({"step": name, **way, **found})
             print(rows[-1], flush=True)
         for name, given in TEXTS.items():
-            rows.append({"step": name, "graphs": graphs, **measure_fit(encoder, *given, options.steps)})
+            rows.append({"step": name, **way, **measure_fit(encoder, *given, options.steps)})
             print(rows[-1], flush=True)
+    packed.kernels = had
     print(pd.DataFrame(rows).round(2).to_string(index=False))
     keep(rows, options.out)
     return 0

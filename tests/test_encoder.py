@@ -13,11 +13,9 @@ import tiny
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import BertConfig, BertModel
 
 import dialnb
 from dialnb.errors import DataError, UnknownName
-from dialnb.models import packed as packed_path
 from dialnb.models import places
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
 from dialnb.tokens import Tokens
@@ -571,30 +569,6 @@ def test_damaged_weights_are_a_sentence(tmp_path, damage):
         torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(DataError, match="cannot load encoder"):
         dialnb.load_encoder(folder)
-
-
-def test_every_shape_is_compiled_once_with_only_the_number_of_tokens_free(monkeypatch):
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append([i for i in inputs if not isinstance(i, torch.Tensor)])
-        return graph.forward
-
-    compile_for_real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, **kw: compile_for_real(function, backend=backend, **kw))
-    monkeypatch.setattr(packed_path, "kernel_attention", lambda qkv, starts, seed, block, dropout: qkv.sum(1) * block)
-    packed_path._compiled.cache_clear()
-    starts, seeds = torch.arange(5, dtype=torch.int32), torch.zeros(2, dtype=torch.int64)
-    for width, heads in ((16, 2), (24, 3), (32, 2)):
-        shape = {"hidden_size": width, "num_attention_heads": heads, "intermediate_size": 32, "num_hidden_layers": 2}
-        layers = [packed_path._layer(m) for m in BertModel(BertConfig(vocab_size=10, **shape)).encoder.layer]
-        shared = packed_path.Shared(heads, 0.0, 0.0, 0.0, 1e-12, "gelu")
-        for block in (32, 64):
-            for tokens in (9, 16, 21):
-                stack = packed_path._compiled(block, width, 2, shared)
-                stack(torch.ones(tokens, width, dtype=torch.float16), layers, starts, seeds)
-    packed_path._compiled.cache_clear()
-    assert [len(free) for free in graphs] == [1] * 6
 
 
 @pytest.mark.parametrize(

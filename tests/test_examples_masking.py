@@ -157,7 +157,7 @@ def test_masked_words_train_the_word_head_alone_before_anything_else_moves(monke
         return result
 
     monkeypatch.setattr("dialnb.training.recipes.train", watched)
-    settings = TrainingSettings(batch_size=8, max_steps=2, learning_rate=2e-4, compiled=False)
+    settings = TrainingSettings(batch_size=8, max_steps=2, learning_rate=2e-4)
     result = fit("masked words", encoder, talks("first", 6), settings).result
     assert stages == [("masked words, head alone", 1e-3), ("masked words", 2e-4)]
     assert moved == [False, True] and result.steps == 2

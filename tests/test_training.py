@@ -381,13 +381,13 @@ def test_the_encoder_comes_back_in_its_own_mode_and_precision():
             return super().embed(encoder, batch)
 
     def modes(encoder):
-        return encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
+        return encoder.training, encoder.dtype, encoder.attention_dropout
 
-    run(Watched(encoder.dim), encoder, precision="bfloat16", attention_dropout=False, compiled=True, epochs=1,
+    run(Watched(encoder.dim), encoder, precision="bfloat16", attention_dropout=False, epochs=1,
         on_epoch=lambda _, encoder: seen.append(modes(encoder)))  # fmt: skip
-    assert set(seen[:-1]) == {(True, torch.bfloat16, False, True)}
-    assert seen[-1] == (False, None, True, False), "evaluations on the way run sober and in full precision"
-    assert modes(encoder) == (False, None, True, False)
+    assert set(seen[:-1]) == {(True, torch.bfloat16, False)}
+    assert seen[-1] == (False, None, True), "evaluations on the way run sober and in full precision"
+    assert modes(encoder) == (False, None, True)
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}, "master weights stay wide"
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 try:
-    from dialnb.models import attention_kernel
+    from dialnb.models import kernels
 except ImportError:  # no Triton on this machine
-    attention_kernel = None
+    kernels = None
 
 NARROW = (torch.bfloat16, torch.float16)
 SHORT = 128
@@ -31,7 +31,7 @@ def has_kernel(device: torch.device, dtype: torch.dtype, block: int) -> bool:
         return False
     narrow = dtype in NARROW
     if block <= (SHORT if narrow else SHORT_EXACT):
-        return attention_kernel is not None and dtype != torch.float64
+        return kernels is not None and dtype != torch.float64
     return narrow
 
 
@@ -42,14 +42,14 @@ def widened(x: Tensor) -> Tensor:
 
 def block_size(longest: int, limit: int = 512) -> int:
     """The smallest power of two from 16 that holds the longest sequence; beyond ``SHORT`` always ``limit``, the most
-    that the encoder takes: flash attention skips what is not there, and a compiled stack need not be made again."""
+    that the encoder takes: flash attention skips what is not there."""
     return max(16, 1 << (longest - 1).bit_length()) if longest <= SHORT else max(limit, longest)
 
 
 def kernel_attention(qkv, starts: Tensor, seed: Tensor, block: int, dropout: float) -> Tensor:
     """The kernel for sequences of at most ``block`` tokens."""
     if block <= SHORT:
-        return attention_kernel.short_attention(qkv, starts, seed, block, dropout)
+        return kernels.short_attention(qkv, starts, seed, block, dropout)
     return flash_attention(qkv, starts, block, dropout)
 
 

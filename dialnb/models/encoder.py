@@ -67,7 +67,6 @@ class Encoder(nn.Module):
         self.prompt = prompt
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
-        self.compiled = False
         self.graphs: Graphs | None = None  # recorded passes, while something trains the encoder on a GPU
         self.packed = packed_path.supports(transformer)
 
@@ -116,9 +115,7 @@ class Encoder(nn.Module):
         return (self.graphs or self.eager_states)(batch, first_only)
 
     def eager_states(self, batch: Packed, first_only: bool) -> Tensor:
-        return packed_path.packed_forward(
-            self.transformer, batch, self.dtype, self.attention_dropout, self.compiled, first_only
-        )
+        return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, first_only)
 
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""

@@ -1,14 +1,14 @@
 """The BERT family's forward pass over packed tokens.
 
 Same parameters, same mathematics and same dropout as the Hugging Face modules, computed on real tokens only: fused
-query-key-value projection, attention within sequences, everything else row by row. For long runs on a GPU the stack of
-layers is compiled; weights stay in float32 and are cast on use, so ``dtype=torch.bfloat16`` is mixed precision with
-float32 master weights and no autocast. Covers BERT, RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
+query-key-value projection, attention within sequences, everything else row by row. Weights stay in float32 and are cast
+on use, so ``dtype=torch.bfloat16`` is mixed precision with float32 master weights and no autocast. Covers BERT,
+RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
 from collections import namedtuple
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dialnb.models.attention import (
-    SHORT,
     block_size,
     grouped_attention,
     has_kernel,
     kernel_attention,
+    kernels,
     padded_attention,
     widened,
 )
@@ -71,28 +71,23 @@ def packed_forward(
     packed: Packed,
     dtype: torch.dtype | None = None,
     attention_dropout: bool = True,
-    compiled: bool = False,
     first_only: bool = False,
 ) -> Tensor:
     """Last hidden states ``[tokens, width]`` of a packed batch; with ``first_only`` those of every sequence's first
     token, ``[sequences, width]`` in packed order, for which the last layer is computed no further than needed.
 
     ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
-    out the dropout on attention probabilities while training: a choice to be recorded with the run. ``compiled`` pays
-    for itself in long training runs on a GPU (the first step takes about a minute).
+    out the dropout on attention probabilities while training: a choice to be recorded with the run.
     """
     layers = [_layer(module) for module in stack_of(transformer).layer]
     shared = _shared(transformer, attention_dropout)
     seeds = torch.zeros(len(layers), dtype=torch.int64, device=packed.ids.device)
-    if shared.attention_dropout:
+    if shared.attention_dropout or (shared.hidden_dropout and seeds.is_cuda):
         seeds.random_(0, 2**31)
     x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, shared.hidden_dropout)
     first = packed.starts[:-1].long()
     block = block_size(packed.max_length, transformer.config.max_position_embeddings)
     if has_kernel(x.device, x.dtype, block):
-        if compiled and block <= SHORT and torch.is_grad_enabled():
-            states = _compiled(block, x.shape[1], len(layers), shared)(x, layers, packed.starts, seeds)
-            return states[first] if first_only else states
         attend = partial(kernel_attention, block=block)
     elif x.device.type == "cuda":
         attend = partial(_padded, longest=packed.max_length)
@@ -126,33 +121,11 @@ def _stack(
         context = attend(qkv, starts, seeds[i : i + 1], dropout=shared.attention_dropout).flatten(1)
         if rows is not None and i == len(layers) - 1:
             x, context = x[rows], context[rows]
-        x = _add_and_norm(x, linear(context, layer.output), shared.output_dropout, layer.attention_norm, shared.eps)
+        join = partial(_add_and_norm, seed=seeds[i : i + 1], eps=shared.eps)
+        x = join(x, linear(context, layer.output), layer.attention_norm, use=2, dropout=shared.output_dropout)
         inner = ACTIVATIONS[shared.activation](linear(x, layer.inner))
-        x = _add_and_norm(x, linear(inner, layer.outer), shared.hidden_dropout, layer.norm, shared.eps)
+        x = join(x, linear(inner, layer.outer), layer.norm, use=3, dropout=shared.hidden_dropout)
     return x
-
-
-@cache
-def _compiled(block: int, width: int, depth: int, shared: Shared) -> Callable:
-    """The whole stack as one graph with a free number of tokens, so that the host stays ahead of the device.
-
-    Every shape gets a function under a name of its own: the compiler takes a number that differs between two calls of
-    one function for a variable, and code for a variable number of heads is slow.
-    """
-
-    def stack(x: Tensor, layers: list[Layer], starts: Tensor, seeds: Tensor) -> Tensor:
-        return _stack(x, layers, starts, seeds, partial(kernel_attention, block=block), shared)
-
-    name = f"stack_{block}_{width}_{depth}_{shared.heads}_{shared.activation}"
-    stack.__code__ = stack.__code__.replace(co_name=name)
-    graph = torch.compile(stack, fullgraph=True)
-
-    def call(x: Tensor, layers: list[Layer], starts: Tensor, seeds: Tensor) -> Tensor:
-        for tensor in (x, starts):
-            torch._dynamo.maybe_mark_dynamic(tensor, 0)
-        return graph(x, layers, starts, seeds)
-
-    return call
 
 
 def linear(x: Tensor, part: Part) -> Tensor:
@@ -160,8 +133,10 @@ def linear(x: Tensor, part: Part) -> Tensor:
     return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
 
-def _add_and_norm(x: Tensor, change: Tensor, dropout: float, part: Part, eps: float) -> Tensor:
+def _add_and_norm(x: Tensor, change: Tensor, part: Part, seed: Tensor, use: int, dropout: float, eps: float) -> Tensor:
     """The residual connection."""
+    if kernels and x.is_cuda and x.dtype != torch.float64:
+        return kernels.add_and_norm(x, change, part, seed, use, dropout, eps)
     return _norm(x + F.dropout(change, dropout, dropout > 0), part, eps)
 
 

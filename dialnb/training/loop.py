@@ -34,7 +34,6 @@ from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
 from dialnb.training.settings import TrainingSettings
 
-WORTH_COMPILING = 5_000_000  # examples; compiling takes 26 to 60 s of a core
 FORMAT = 3  # of checkpoints: the curve has the terms of a loss one by one
 
 
@@ -91,7 +90,7 @@ class _Run:
         )
         self.total = settings.total_steps(self.plan.steps_per_epoch)
         self.interval = settings.evaluate_every or self.plan.steps_per_epoch
-        self.before = encoder.training, encoder.dtype, encoder.attention_dropout, encoder.compiled
+        self.before = encoder.training, encoder.dtype, encoder.attention_dropout
         if settings.precision == "float64":
             self.both.double()
         self.trainable = [p for p in encoder.parameters() if p.requires_grad]
@@ -158,7 +157,7 @@ class _Run:
         parts: list[Tensors] = []
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
-            # With gradient although it is thrown away: the same compiled graph draws the same dropout again below.
+            # With gradient although it is thrown away: the same recorded pass draws the same dropout again below.
             parts.append({k: v.detach() for k, v in self.objective.embed(self.encoder, chunk).items()})
         in_batch, all_terms, leaves = self._nothing, dict.fromkeys(totals, self._nothing), {}
         if parts[0]:
@@ -288,14 +287,12 @@ class _Run:
         self.both.train()
         self.encoder.dtype = torch.bfloat16 if self.settings.precision == "bfloat16" else None
         self.encoder.attention_dropout = self.settings.attention_dropout
-        self.encoder.compiled, self.encoder.graphs = self.settings.compiled, self.graphs
-        if self.settings.compiled is None:
-            self.encoder.compiled = self.total * self.settings.batch_size >= WORTH_COMPILING
+        self.encoder.graphs = self.graphs
 
     def _leave_training(self) -> None:
         """The encoder as it came: for evaluations on the way, and when all is over."""
         self.encoder.graphs = None
-        training, self.encoder.dtype, self.encoder.attention_dropout, self.encoder.compiled = self.before
+        training, self.encoder.dtype, self.encoder.attention_dropout = self.before
         self.encoder.train(training)
 
     def _call_on_epoch(self, steps: int) -> None:

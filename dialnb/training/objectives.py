@@ -197,7 +197,7 @@ class ReplacedTokenDetection(Objective):
 
     def _detect(self, encoder, batch: Batch) -> tuple[Tensor, ...]:
         """Of masked tokens the generator's logits and the words, of all tokens the scores and what was replaced."""
-        for name in ("dtype", "attention_dropout", "compiled"):
+        for name in ("dtype", "attention_dropout"):
             setattr(self.generator, name, getattr(encoder, name))
         states, packed = self.generator.hidden(batch.tokens["masked"])
         places, labels = _masked(batch, packed)

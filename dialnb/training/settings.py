@@ -27,9 +27,8 @@ class TrainingSettings:
 
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
     with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
-    of an epoch may be smaller than the others; ``drop_last`` leaves it out. ``compiled`` (GPU only) defaults to runs on
-    five million examples or more, which earn the compile time back. Whoever watches a training looks at its encoder
-    every ``evaluate_every`` steps (None: after whole epochs).
+    of an epoch may be smaller than the others; ``drop_last`` leaves it out. Whoever watches a training looks at its
+    encoder every ``evaluate_every`` steps (None: after whole epochs).
     """
 
     batch_size: int = 1024
@@ -45,7 +44,6 @@ class TrainingSettings:
     clip: float | None = None
     precision: str = "float32"
     attention_dropout: bool = True
-    compiled: bool | None = None
     freeze: int = 0
     chunk: int | None = None
     drop_last: bool = False
