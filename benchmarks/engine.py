@@ -116,7 +116,6 @@ def bench_encoding(texts: Sequence[str], kind: str, tokenizer, shape: str, devic
         encoder = random_encoder(shape, tokenizer, device).eval()
         encoder.save(folder)
         peer = SentenceTransformer(folder, device=str(device))
-    peer.max_seq_length = 64
 
     def timed(encode: Callable[[Sequence[str]], np.ndarray]) -> tuple[dict, np.ndarray]:
         encode(texts)  # once before: kernels of every length are made then
