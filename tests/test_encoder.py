@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dialnb
 from dialnb.errors import DataError, UnknownName
 from dialnb.models import places
-from dialnb.models.attention import grouped_attention, has_kernel, padded_attention
+from dialnb.models.attention import grouped_attention, has_kernel, padded_attention, reach
 from dialnb.tokens import Tokens
 
 PACKED = ("bert", "roberta", "electra", "distilbert")
@@ -171,6 +171,12 @@ def test_in_full_precision_only_kernels_of_short_texts_are_compiled():
     gpu = torch.device("cuda")
     assert not any(has_kernel(gpu, torch.float32, block) for block in (64, 128, 512))
     assert has_kernel(gpu, torch.bfloat16, 512) and not has_kernel(torch.device("cpu"), torch.bfloat16, 16)
+
+
+def test_batches_with_long_texts_share_a_recording_where_a_kernel_skips_what_is_not_there():
+    gpu = torch.device("cuda")
+    assert {reach(longest, 512, gpu, torch.bfloat16) for longest in (129, 200, 512)} == {512}
+    assert [reach(longest, 512, gpu, torch.float32) for longest in (200, 205, 210)] == [208, 208, 224]
 
 
 @pytest.mark.parametrize("attend", [grouped_attention, padded])

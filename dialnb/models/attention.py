@@ -46,6 +46,12 @@ def block_size(longest: int, limit: int = 512) -> int:
     return max(16, 1 << (longest - 1).bit_length()) if longest <= SHORT else max(limit, longest)
 
 
+def reach(longest: int, limit: int, device: torch.device, dtype: torch.dtype) -> int:
+    """For what length attention on a GPU is made: batches in which that is equal may differ in their longest."""
+    block = block_size(longest, limit)
+    return block if has_kernel(device, dtype, block) else -(-longest // 16) * 16
+
+
 def kernel_attention(qkv, starts: Tensor, seed: Tensor, block: int, dropout: float) -> Tensor:
     """The kernel for sequences of at most ``block`` tokens."""
     if block <= SHORT:
@@ -65,7 +71,7 @@ def grouped_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], dropout:
 def padded_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float = 0.0) -> Tensor:
     """One dense attention over all sequences, each padded to the longest; the device is not waited for."""
     lengths, tokens = starts.diff(), len(qkv)
-    width = -(-longest // 16) * 16  # aligned, as the memory-efficient kernel wants a mask
+    width = -(-longest // 16) * 16  # aligned, as the memory-efficient kernel wants a mask; see also ``reach``
     shift = torch.arange(len(lengths), device=qkv.device) * width - starts[:-1]
     rows = torch.repeat_interleave(shift, lengths, output_size=tokens) + torch.arange(tokens, device=qkv.device)
     dense = qkv.new_zeros(len(lengths) * width, *qkv.shape[1:]).index_copy(0, rows, qkv)

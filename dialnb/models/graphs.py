@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dialnb.models.attention import reach
 from dialnb.tokens import Packed
 
 SMALL = 128  # examples of a step
@@ -83,7 +84,7 @@ class Graphs:
     def __init__(self, encoder: nn.Module) -> None:
         self.encoder = encoder
         self.parameters = [parameter for parameter in encoder.transformer.parameters() if parameter.requires_grad]
-        self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
+        self.anchor = torch.zeros((), dtype=next(encoder.parameters()).dtype, device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
         self.able = True
@@ -97,7 +98,8 @@ class Graphs:
         real = len(batch.lengths) if first_only else len(batch.ids)
         learning = torch.is_grad_enabled()
         place = next(number for number in count() if number not in self.taken) if learning else -1
-        longest = -(-batch.max_length // 16)
+        dtype = self.encoder.dtype or self.anchor.dtype
+        limit = self.encoder.transformer.config.max_position_embeddings
         key = (
             place,
             first_only,
@@ -105,7 +107,7 @@ class Graphs:
             len(full.ids),
             len(full.starts),
             batch.types is None,
-            longest,
+            reach(batch.max_length, limit, self.encoder.device, dtype),
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
         ready = self.seen[key] > 1 and not self.waiting and (self._with_gradient() or not learning)

@@ -77,6 +77,16 @@ def train(
         return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
 
 
+def _sent(values: Tensor) -> Callable[[], list[float]]:
+    """Send numbers to the host. Who asks for them waits for them alone, not for what the device was told since."""
+    there = values.to("cpu", non_blocking=True)
+    if not values.is_cuda:
+        return there.tolist
+    event = torch.cuda.Event()
+    event.record()
+    return lambda: event.synchronize() or there.tolist()
+
+
 class _Run:
     def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
         self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
@@ -100,7 +110,7 @@ class _Run:
         alone = self.world == 1 and settings.chunk is None  # a gradient cache reads each chunk twice
         self.graphs = Graphs(encoder) if alone and can_replay(encoder) else None
         self.curve: list[dict[str, float]] = []
-        self.pending: list[tuple[int, Tensor, Tensors]] = []  # losses that nobody has looked at
+        self.pending: list[tuple[int, list[str], Callable[[], list[float]]]] = []  # losses nobody has looked at
         self.tokens_seen = self.examples_seen = 0
         self.interrupts = Interrupts()
         self.stop = False  # somebody pressed Ctrl-C; all processes agree on the step after which they leave
@@ -260,7 +270,8 @@ class _Run:
 
     def _step(self, step: int, chunks: list[Batch], bar: Bar) -> None:
         """Update the weights, and do what is due after that: save, show the encoder, leave."""
-        self.pending.append((step, *self.backward(step, chunks)))
+        loss, terms = self.backward(step, chunks)
+        self.pending.append((step, list(terms), _sent(torch.stack([loss, *terms.values()]))))
         # A GPU is looked at one step later, so that it never waits for the host; on a CPU there is nothing to wait for,
         # and a bad loss never reaches the weights.
         self._record(bar, later=1 if self.encoder.device.type == "cuda" else 0)
@@ -305,12 +316,12 @@ class _Run:
     def _record(self, bar: Bar, later: int = 0) -> None:
         """Take the losses of all steps but the last ``later`` ones into the curve; stop at one that is no number."""
         while len(self.pending) > later:
-            step, loss, terms = self.pending.pop(0)
-            value = float(loss)
+            step, names, arrived = self.pending.pop(0)
+            value, *values = arrived()
             if not math.isfinite(value):
                 raise TrainingError(self._explain_bad_loss(step, value))
             rate = self.settings.learning_rate * self.settings.rate_factor(step, self.total)
-            several = {name: float(term) for name, term in terms.items()} if len(terms) > 1 else {}
+            several = dict(zip(names, values, strict=True)) if len(names) > 1 else {}
             self.curve.append({"step": step + 1, "loss": value, "rate": rate} | several)
             speed = self.examples_seen / max(bar.format_dict["elapsed"], 1e-9)
             bar.set_postfix_str(f"loss {value:.4f}, {speed:,.0f} examples/s", refresh=False)
