@@ -185,10 +185,12 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
 
 
 def open_notebook(browser: Browser, lab: Lab, path: str) -> None:
-    """Open a notebook of the project, without what an earlier test left open."""
+    """Open a notebook of the project, without what an earlier test left open, and wait for its last cell: JupyterLab
+    adds them one by one, and what seems to be the end of a page may be the midst of it."""
     browser.problems.clear()
     browser.open(f"{lab.address}lab/tree/{path}?token={lab.token}&reset", WIDTH, height=HEIGHT)
-    browser.wait(f"{READY} && document.querySelector('.jp-CodeCell .cm-line')")
+    cells = len(json.loads((lab.project / path).read_text(encoding="utf-8"))["cells"])
+    browser.wait(f"{READY} && document.querySelector('.jp-CodeCell .cm-line') && {CELLS}.length === {cells}")
 
 
 def run_all(browser: Browser) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import shared
+import torch
+import yaml
 from huggingface_hub import ModelCard
 from scipy import stats
 from tiny import one_layer
@@ -36,6 +38,8 @@ from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
 from dialnb.studies.matrix_guide import difference, page, picks, recommended
 from dialnb.training import TrainingResult
 from tools.record import judge_again
+
+ROOT = Path(__file__).resolve().parent.parent
 
 DEMSAR = pd.DataFrame(
     {
@@ -333,15 +337,22 @@ def test_a_table_of_our_own_shows_no_column_of_a_paper():
 # --- through the runner -----------------------------------------------------------------------------------------------
 
 
+LEARNS = {
+    "dse": {"learning_rate": 5e-3, "head_learning_rate": 5e-2, "batch_size": 8},
+    "wmdc": {"wmdc_learning_rate": 5e-3, "batch_size": 8},
+}
+"""Settings at which an encoder that knows nothing learns within seconds; the rates of `quick` are chosen for `mini`."""
+
+
 @pytest.fixture(scope="module")
 def run_matrix(tmp_path_factory):
-    """A function that gives the run folder of `dialnb matrix`, from an encoder of one layer that knows nothing."""
+    """A function that gives the run folder of `dialnb matrix`, from an encoder of one layer."""
 
-    def run(cache: Path, profile: str, *chosen: str) -> Path:
+    def run(encoder: Path, cache: Path, profile: str, *chosen: str, **variables: object) -> Path:
         out = tmp_path_factory.mktemp("matrix")
         options = [text for item in (*chosen, "workers=1") for text in ("--set", item)]
-        options += ["--encoder", shared.small_encoder(tmp_path_factory), "--out", out]
-        code, said = shared.dialnb("matrix", "--profile", profile, *options, DIALNB_CACHE=cache)
+        options += ["--encoder", encoder, "--out", out]
+        code, said = shared.dialnb("matrix", "--profile", profile, *options, DIALNB_CACHE=cache, **variables)
         assert code == 0, said[-6000:]
         assert "| task | pick | score | gain over raw | as good |" in said
         return next(out.iterdir())
@@ -352,7 +363,8 @@ def run_matrix(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(run_matrix, tmp_path_factory) -> Path:
     chosen = ("tasks=Intents,Dialogue replies,Adversarial,Similarity,Retrieval", "methods=DSE,SimCSE-unsup,UMS")
-    return run_matrix(shared.smoke_cache(tmp_path_factory), "smoke", *chosen)
+    encoder, cache = shared.small_encoder(tmp_path_factory), shared.smoke_cache(tmp_path_factory)
+    return run_matrix(encoder, cache, "smoke", *chosen)
 
 
 @pytest.fixture(scope="module")
@@ -362,11 +374,36 @@ def cache(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(run_matrix, cache) -> Path:
-    """A run of two starts and two budgets, with rates from which such an encoder learns."""
+def project(tmp_path_factory) -> Path:
+    """A copy of the project whose `quick` has other rates."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "papers", folder / "papers", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks")
+    for slug, settings in LEARNS.items():
+        path = folder / "papers" / slug / "profiles.yaml"
+        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        known["profiles"]["quick"] |= settings
+        path.write_text(yaml.safe_dump(known), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def beginner(tmp_path_factory) -> Path:
+    """An encoder in whose vectors the places of words drown the words, so that training has something to gain."""
+    encoder = one_layer()
+    with torch.no_grad():
+        encoder.transformer.embeddings.position_embeddings.weight.mul_(4)
+    folder = tmp_path_factory.mktemp("beginner") / "tiny"
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def both(run_matrix, beginner, cache, project) -> Path:
+    """A run of two starts and two budgets."""
     chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=true"]
-    chosen += ["dialogues=60", "batch_size=32", "tokens=200000", "queries=120", "retrieval_limit=none"]
-    return run_matrix(cache, "quick", *chosen)
+    chosen += ["dialogues=60", "batch_size=32", "tokens=45000", "queries=120", "retrieval_limit=none", "limit=300"]
+    return run_matrix(beginner, cache, "quick", *chosen, DIALNB_PROJECT=project)
 
 
 def test_every_cell_has_a_score_or_a_reason(folder):
@@ -431,18 +468,18 @@ def test_every_row_names_its_start_and_the_second_has_tables_of_its_own(both):
 
 
 def test_a_language_model_and_own_budgets_are_stages_of_the_other_notebooks(
-    both, cache, tmp_path, tmp_path_factory, monkeypatch
+    both, beginner, cache, project, tmp_path, monkeypatch
 ):
-    encoder = str(shared.small_encoder(tmp_path_factory))
     monkeypatch.setenv("DIALNB_CACHE", str(cache))
+    monkeypatch.setenv("DIALNB_PROJECT", str(project))
     few = {"dialogues": 60, "workers": 1}
     for slug, name in (("dse", "DSE"), ("wmdc", "WMDC")):
-        run = start(slug, "quick", encoder=encoder, overrides=few, out=tmp_path / slug)
+        run = start(slug, "quick", encoder=str(beginner), overrides=few, out=tmp_path / slug)
         recipe = {"dse": dse, "wmdc": wmdc}[slug].model
         run.train({name: recipe(name, run.settings, Dialogues(run.corpus(), run.settings.dialogues))})
         assert [(stage.name, stage.cached) for stage in run.stages] == [(f"train {name}, seed 1", True)]
     raw = few | {"raw_start": "masked words"}
-    run = start("dse", "quick", encoder=encoder, overrides=raw, out=tmp_path / "raw")
+    run = start("dse", "quick", encoder=str(beginner), overrides=raw, out=tmp_path / "raw")
     run.encoder()
     assert [(stage.name, stage.cached) for stage in run.stages] == [("raw start: masked words", True)]
 
@@ -455,7 +492,8 @@ def test_recommended_encoders_leave_the_run_with_their_scores(both):
         run = SimpleNamespace(rows=lambda table: rows[rows["table"] == table])
         for name in recommended(run, table):
             advised[f"{name}-{said.replace(' ', '-')}"] = facts["commands"][said][name]
-    assert advised and advised.keys() == {path.name for path in (both / "encoders").iterdir()}
+    assert {"DSE-masked-words", "DSE-as-it-comes"} <= advised.keys()
+    assert advised.keys() == {path.name for path in (both / "encoders").iterdir()}
     guide = (both / "guide.md").read_text(encoding="utf-8")
     for name, command in advised.items():
         card = (both / "encoders" / name / "README.md").read_text(encoding="utf-8")

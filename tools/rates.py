@@ -2,7 +2,7 @@
 
     python -m tools.rates -o FOLDER [--encoder ID] [--share 0.35] [--rates RATE ...] [--profile gpu]
     python -m tools.rates --fine-tuning -o FOLDER [--encoder ID]
-    python -m tools.rates --matching -o FOLDER [--steps 300]
+    python -m tools.rates --matching -o FOLDER [--steps 300] [--rates RATE ...] [--profile gpu]
 
 The development utterances are a fifth of the *training* splits of four intent datasets, and prototypes come from the
 rest; an utterance that is tested anywhere, in whatever split of whichever variant, is in neither. Steps are a share of
@@ -10,7 +10,8 @@ those of the recorded runs, with the whole schedule within them.
 
 Fine-tuning of intents (Table 7 of DSE) is asked about the same utterances, at multiples of the printed rate, from the
 encoder as it comes. The matching models of DialogueCSE are asked about the scored development pairs of ECD; for MDC,
-whose sentences are all tested, there are none.
+whose sentences are all tested, there are none. A profile without ECD is asked to retrieve utterances of SGD's
+development dialogues, as its test asks for those of the test dialogues.
 """
 
 from __future__ import annotations
@@ -98,20 +99,30 @@ def fine_tuning(encoder_id: str, out: Path) -> None:
             (out / "rates-finetuning.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def matching(profile: str, overrides: dict, steps: int, out: Path) -> None:
-    """Agreement with the development pairs of ECD after so many steps, by recipe and rate."""
+def matching(profile: str, overrides: dict, steps: int, rates: list[float] | None, out: Path) -> None:
+    """Agreement with the development pairs of ECD, or retrieval in SGD's development dialogues, after so many steps, by
+    recipe and rate."""
     run = start("dialoguecse", profile, overrides=overrides, out=out)
-    corpus = dialoguecse.corpus(run, "ECD")
-    models = {"BERT, ECD": dialoguecse.start(run.settings, corpus)}
-    models["BERT(adapt), ECD"] = dialoguecse.model("adaptation", run.settings, corpus)
-    for recipe, rates in MATCHING.items():
-        for rate in rates:
+    name = "ECD" if "ECD" in run.settings.corpora else "SGD"
+    corpus = dialoguecse.corpus(run, name)
+    if name == "ECD":
+        task = Task("dev", agreement_of, {name: corpus.dev})
+    else:
+        spoken = load("bundled/SGD", split="dev")
+        queries = dialoguecse.rebuild(spoken, run.settings.queries, dialoguecse.REBUILT[name])
+        task = Task("dev", dialoguecse.score, {name: dialoguecse.TestSet(queries, corpus=name)}, {"limit": None})
+    models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
+    models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)
+    for recipe, usual in MATCHING.items():
+        for rate in (rates or usual) if run.wants(recipe) else ():
             labels = {"recipe": recipe, "rate": rate}
             model = dialoguecse.model(recipe, run.settings, corpus, labels=labels, watch=None)
             settings = {"learning_rate": rate, "max_steps": steps, "epochs": 100}
             models[f"{recipe} {rate:g}"] = changed(model, settings)
-    rows = asked_of(run, models, Task("dev", agreement_of, {"ECD": corpus.dev}))
-    print(rows[rows["metric"] == "Corr"].set_index("model")["value"].round(2).to_string())
+    rows = asked_of(run, models, task)
+    rows = rows[rows["metric"].isin(["Corr", "MAP"]) & rows["protocol"].eq("paper")]
+    table = rows.pivot_table("value", "model", "train_seed", sort=False)
+    print(table.assign(mean=table.mean(axis=1)).round(2).to_string())
     run.finish()
 
 
@@ -149,7 +160,7 @@ def main() -> None:
         return
     chosen = {name: json.loads(value) for name, _, value in (each.partition("=") for each in args.set)}
     if args.matching:
-        matching(args.profile, chosen, args.steps, args.out)
+        matching(args.profile, chosen, args.steps, args.rates, args.out)
         return
     overrides = {"raw_start": "masked words", **chosen}
     run = start("dse", args.profile, encoder=args.encoder, overrides=overrides, out=args.out)
