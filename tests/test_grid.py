@@ -21,7 +21,7 @@ from dialnb.errors import UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import Model, Task, Watch, start
-from dialnb.runs.grid import job_of, train_model
+from dialnb.runs.grid import Grid, job_of, train_model
 from dialnb.runs.stages import _packed, stage_key
 from dialnb.training.recipes import RECIPES, fit, get_recipe
 
@@ -344,3 +344,11 @@ def test_models_of_later_cells_are_trained_beside_and_nothing_is_asked_of_them(r
     count = len(run.stages)
     assert list(run.train(later)) == ["later", "from it"]
     assert all(stage.cached for stage in run.stages[count:]), "they were there already"
+
+
+def test_with_workers_later_models_are_asked_ahead_what_is_for_them_only(run, talks, asked, monkeypatch):
+    monkeypatch.setattr(run, "settings", {**run.settings, "workers": 2})
+    theirs = replace(asked, only=["later"])
+    grid = Grid(run, {"raw": Model()}, [asked, theirs], {"later": Model("DSE", data=talks)})
+    for name, task in {"raw": asked, "later": theirs}.items():
+        assert {key.task for key in grid._waiting(name, {"encoder": run.encoder()}, (1,))} == {task}

@@ -118,7 +118,9 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     assert all(-1 <= cosine <= 1 for cosine in cosines)
 
     cell = change_cell(
-        browser, "trained = run.train(models, ahead=asked, beside=longer | others | points)", lambda code: OWN_MODEL
+        browser,
+        "trained = run.train(models, ahead=asked + of_others + of_points",
+        lambda code: OWN_MODEL,
     )
     browser.wait(f"({output_of})({cell}).includes('done in')")
     assert "stage train pull" in browser.run(f"({output_of})({cell})")

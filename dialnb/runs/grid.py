@@ -389,9 +389,10 @@ class Grid:
                 encoder = model_of(result) if result else self._start(model)
                 for seed in sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds)):
                     jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
-        if result and self.run.settings.get("workers", 1) > 1 and start not in self.beside:
+        if result and self.run.settings.get("workers", 1) > 1:
+            ahead = [task for task in self.ahead if start not in self.beside or start in task.only]
             reported = self._reported(start, result)
-            jobs |= questions(self.run, self.ahead, {(start, seed): reported for seed in seeds})
+            jobs |= questions(self.run, ahead, {(start, seed): reported for seed in seeds})
         return jobs
 
     def _reported(self, name: str, result: Fields) -> Fields:

@@ -174,7 +174,7 @@ class Run:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
 
         Models that later cells train are made ``beside`` these. With several workers no one waits for another, and the
-        tasks ``ahead`` are asked of each model as soon as it is there.
+        tasks ``ahead`` are asked of each model as soon as it is there (of those beside: tasks that are for them only).
         """
         return Grid(self, models, ahead, beside).train()
 
