@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the engine against its peers on this machine, one table."""
+"""`python -m benchmarks`: the engine against its peers on this machine, a table for each comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dialnb.runs.provenance import provenance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; the exit code is 1 where a peer is not installed."""
+    """Print each table when it is measured; the exit code is 1 where a peer is not installed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--shape", help="mini, small, medium or base (default: base on a GPU, mini on a CPU)")
     parser.add_argument("--batch", type=int, help="pairs per step (default: 1024 on a GPU, 128 on a CPU)")
@@ -29,12 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.out:
         make_folder(options.out.parent)
-    table = run_benchmarks(options.shape, options.batch, options.steps)
-    print(table.to_string(index=False, float_format=lambda x: f"{x:,.2f}" if abs(x) < 100 else f"{x:,.0f}", na_rep=""))
+    rows = []
+    for table in run_benchmarks(options.shape, options.batch, options.steps):
+        numbers = "{:,.2f}".format
+        shown = table.to_string(index=False, float_format=numbers, na_rep="")
+        print(shown, end="\n\n", flush=True)
+        rows += json.loads(table.to_json(orient="records"))
+        if options.out:
+            content = {"provenance": provenance(), "rows": rows}
+            options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if options.out:
-        content = {"provenance": provenance(), "rows": json.loads(table.to_json(orient="records"))}
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        print(f"\nwritten to {options.out}", file=sys.stderr)
+        print(f"written to {options.out}", file=sys.stderr)
     return 0
 
 

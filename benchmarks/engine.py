@@ -1,4 +1,4 @@
-"""The engine against its peers: one table, every row measured in the same run on the same texts.
+"""The engine against its peers: every row measured in the same run on the same texts.
 
 ``python -m benchmarks`` runs it: the training step of DSE (pairs per second), encoding (texts per second) and the
 cross-encoder step of UMS (real tokens per second). Weights are random: speed does not depend on them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -197,8 +197,10 @@ def as_table(rows: list[dict]) -> pd.DataFrame:
     return table
 
 
-def run_benchmarks(shape: str | None = None, batch: int | None = None, steps: int | None = None) -> pd.DataFrame:
-    """All benches on this machine's best device, on bundled dialogues with the bundled encoder's word pieces."""
+def run_benchmarks(
+    shape: str | None = None, batch: int | None = None, steps: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """A table for each bench on this machine's best device, on bundled dialogues with the bundled encoder's pieces."""
     from dialnb.data import load
     from dialnb.examples.pairs import consecutive_pairs
     from dialnb.models.encoder import load_encoder
@@ -218,8 +220,7 @@ def run_benchmarks(shape: str | None = None, batch: int | None = None, steps: in
     encoder = random_encoder(shape, tokenizer, torch.device("cpu"))
     groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 3_000 if cuda else 200]
     long = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
-    rows = bench_training(pairs, tokenizer, shape, device, batch, steps)
+    yield as_table(bench_training(pairs, tokenizer, shape, device, batch, steps))
+    yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps if cuda else max(4, steps // 5)))
     for kind, some in texts.items():
-        rows += bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device)
-    rows += bench_cross_encoder(long, tokenizer, shape, device, max(4, steps // 5))
-    return as_table(rows)
+        yield as_table(bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device))
