@@ -110,8 +110,8 @@ def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
 
 @drawn_from("model", "step", "loss")
 def training_curves(data: DataFrame) -> Figure:
-    """``loss`` over ``step``: every value faint, on top its running mean, half of it from the last tenth of the steps so
-    far; below it the learning ``rate``, if given.
+    """``loss`` over ``step``: every value faint, on top its running mean, half of it from the last tenth of the steps
+    so far; below it the learning ``rate``, if given.
     Losses of very different size stand on a logarithmic axis, and so do trainings of very different length."""
     models = split(data.sort_values("step", kind="stable"), "model")
     styles = looks(data["model"])
