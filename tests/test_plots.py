@@ -177,6 +177,15 @@ def test_training_curves_show_loss_and_rate():
     ), "no log of 0"
 
 
+def test_the_mean_of_a_loss_lies_on_the_loss_where_that_falls_fast():
+    steps = np.arange(1, 5001)
+    long = pd.DataFrame({"step": steps, "loss": 1000 / steps, "model": "long"})
+    losses = plots.training_curves(pd.concat([long, long.head(10).assign(model="short")])).axes[0]
+    assert losses.get_xscale() == losses.get_yscale() == "log"
+    every, mean = (line.get_ydata() for line in losses.lines[:2])
+    assert np.allclose(mean, every, rtol=0.4)
+
+
 def test_rows_of_panels_with_the_same_labels_are_explained_once():
     rows = [(0.0, 0.0, "m", part, label) for part in ("a", "b", "c") for label in ("x", "z" if part == "c" else "y")]
     figure = plots.projection_panels(pd.DataFrame(rows, columns=["x", "y", "model", "part", "label"]), rows="part")

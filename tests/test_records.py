@@ -83,8 +83,9 @@ def test_the_recorded_items_of_ums_give_no_fails(recorded):
 
 
 def test_verdicts_on_the_old_probe_are_not_judged(recorded):
-    frame = recorded["wmdc"]
-    assert (frame.loc[["actions", "windows-help", "model-size", "reweighting"], "qualifier"] == "probe").all()
+    frame = recorded["matrix"]
+    assert (frame.loc[["home-wmdc-actions", "training-pays", "weights"], "qualifier"] == "probe").all()
+    assert not recorded["wmdc"].qualifier.eq("probe").any(), "measured again with the new one"
 
 
 def test_every_recorded_verdict_says_what_it_rests_on(recorded):

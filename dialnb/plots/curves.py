@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from pandas import DataFrame, Series
+from pandas import DataFrame, Series, to_datetime
 
 from dialnb.plots.style import (
     COLUMN,
@@ -110,7 +110,8 @@ def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
 
 @drawn_from("model", "step", "loss")
 def training_curves(data: DataFrame) -> Figure:
-    """``loss`` over ``step``: every value faint, its running mean on top; below it the learning ``rate``, if given.
+    """``loss`` over ``step``: every value faint, on top its running mean, half of it from the last tenth of the steps
+    so far; below it the learning ``rate``, if given.
     Losses of very different size stand on a logarithmic axis, and so do trainings of very different length."""
     models = split(data.sort_values("step", kind="stable"), "model")
     styles = looks(data["model"])
@@ -122,10 +123,10 @@ def training_curves(data: DataFrame) -> Figure:
     losses = grid[0]
     for name, (colour, marker, dashes) in styles.items():
         rows = models[name]
-        smooth = rows["loss"].ewm(span=max(1, len(rows) / 12)).mean()
+        smooth = rows["loss"].ewm(halflife="100ms", times=to_datetime(1e9 * np.log1p(rows["step"]))).mean()
         losses.plot(rows["step"], rows["loss"], color=colour, lw=0.7, alpha=0.35)
         (drawn,) = losses.plot(rows["step"], smooth, color=colour, linestyle=dashes, label=str(name))
-        drawn.set(marker=marker, markevery=max(1, len(rows) // 6))
+        drawn.set(marker=marker, markevery=0.15)  # of the picture
         if with_rate:
             grid[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
             grid[1].set_ylabel("learning\nrate")
