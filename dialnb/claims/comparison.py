@@ -20,6 +20,7 @@ from dialnb.claims.papers import FLOORS, Fields, Table, dataset_name, load_cells
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
+from dialnb.files import as_list
 
 DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")
 """Row labels that describe a printed row but select no tidy rows by themselves."""
@@ -108,7 +109,7 @@ class Comparer:
             datasets = []
             if column in self.spec.get("columns", {}) and not found.any():
                 chosen = self.spec["columns"][column]
-                datasets = np.atleast_1d((where | chosen).get("dataset", [])).tolist()
+                datasets = as_list((where | chosen).get("dataset", []))
                 found = self._matches(where) & self._matches(chosen)
                 of_each = (found & self._matches({"dataset": name}) for name in datasets)
                 found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
@@ -173,7 +174,7 @@ class Comparer:
         printed = set()
         settings = []
         for row in self.table.rows:
-            printed.update(np.atleast_1d(row_selectors(self.spec, row.labels)["model"]).tolist())
+            printed.update(as_list(row_selectors(self.spec, row.labels)["model"]))
             setting = {name: text for name, text in row.labels.items() if name not in OF_MODELS}
             if setting not in settings and not self._constant(row.labels):
                 settings.append(setting)
@@ -198,7 +199,7 @@ class Comparer:
         named = {
             "table": [self.table.id],
             "model": [labels["model"], where["model"]],
-            "dataset": [labels["model"], *(wanted if isinstance(wanted, list) else [wanted])],
+            "dataset": [labels["model"], *as_list(wanted)],
             "column": [column],
         }
         cell = {**labels, "column": column}
@@ -291,7 +292,7 @@ def printed_rows(slug: str) -> pd.DataFrame:
     for table in load_paper(slug).tables.values():
         for row in _rows_of(table, load_cells(slug).get("tables", {}).get(table.id) or {}):
             if not isinstance(row["model"], list) and row["model"] not in FLOORS:
-                found.append({name: one[0] if isinstance(one, list) else one for name, one in row.items()})
+                found.append({name: as_list(one)[0] for name, one in row.items()})
     return pd.DataFrame(found)
 
 

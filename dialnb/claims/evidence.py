@@ -18,6 +18,7 @@ from dialnb.claims.papers import Fields, select
 from dialnb.claims.rows import check_unambiguous
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slope_interval
+from dialnb.files import as_list
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""
@@ -211,7 +212,7 @@ def rank_agreement(rows: DataFrame, sides: Sequence[Mapping], by: Sequence[str])
 
 def describe(where: Fields) -> str:
     """Selectors in words, the model first."""
-    words = {name: " or ".join(map(str, one)) if isinstance(one, list) else str(one) for name, one in where.items()}
+    words = {name: " or ".join(map(str, as_list(one))) for name, one in where.items()}
     model = words.pop("model", "")
     others = ", ".join(f"{name} {text}" for name, text in words.items())
     return " with ".join(filter(None, [model, others])) or "any row"

@@ -44,7 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
-from dialnb.files import Fields, project_root, read_json, sha256
+from dialnb.files import Fields, as_list, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -148,7 +148,7 @@ def _weakness(verdict: Verdict) -> tuple[int, float]:
 def _why_not(claim: Claim, reasons: list[Mapping[str, str]]) -> str:
     """The recorded reason for a row that the claim needs, or for its whole table."""
     sides = [claim.rows, claim.better, claim.published or {}, *chain(*claim.sides)]
-    models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
+    models = {model for side in sides for model in as_list(side.get("model", []))}
     for entry in reasons:
         if entry.get("model") in models and (not claim.tables or entry.get("table") in (None, "", *claim.tables)):
             return f"{entry['model']}: {entry['reason']}"

@@ -18,6 +18,7 @@ from dialnb.data.records import TEXTS, Record
 from dialnb.data.sources import known_name, read_registry
 from dialnb.data.store import Store
 from dialnb.errors import DataError
+from dialnb.files import as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,7 @@ def sentences_of(record: Record) -> tuple[str, ...]:
     said = []
     for path in TEXTS[type(record)]:
         name, _, within = path.partition(".")
-        value = getattr(record, name)
-        for part in (value,) if isinstance(value, str) else value:
+        for part in as_list(getattr(record, name)):
             said.append(getattr(part, within) if within else part)
     return tuple(text for raw in said if (text := " ".join(raw.split())))
 

@@ -1,7 +1,5 @@
 """DialogueCSE (Section 4.1): sessions, groups of a context and candidate responses, and a retrieval set by BM25."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

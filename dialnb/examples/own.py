@@ -1,7 +1,5 @@
 """What the methods train on, made of one's own dialogues or utterances (`dialnb.data.from_csv`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

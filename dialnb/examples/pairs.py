@@ -1,7 +1,5 @@
 """Consecutive-utterance pairs (DSE Section 3, Appendix A.1) and the examples that feed them to the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

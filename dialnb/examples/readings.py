@@ -4,8 +4,6 @@ A recipe takes what its reading gives: conversations (most of them), sessions (D
 (UMS), utterances with templates (TaDSE).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -5,8 +5,6 @@ money, percentages, quantities and ordinals, and a small gazetteer of places, na
 spaCy's labels, so that the two Entity Books can stand side by side; people, products and works of art they do not find.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ A template is an utterance with ``{SLOT}`` in place of every slot value; the Ent
 type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

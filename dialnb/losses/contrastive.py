@@ -1,7 +1,5 @@
 """In-batch contrastive losses of DSE, SimCSE and TOD-BERT."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """UMS: response selection with the three utterance-manipulation tasks beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """DialogueCSE: matching-guided embeddings and their loss, and the Siamese baselines' loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Language-modelling losses: masked words, next sentence, replaced tokens."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """WMDC: symmetric contrastive loss weighted by inverse response frequency."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
