@@ -16,7 +16,7 @@ import pandas as pd
 from pandas import DataFrame
 
 from dialnb.claims.evidence import REPEATED
-from dialnb.claims.papers import FLOORS, Fields, Table, dataset_name, load_cells, load_paper, matches, select
+from dialnb.claims.papers import FLOORS, Fields, Labels, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
@@ -99,7 +99,7 @@ class Comparer:
                 )
         return Comparison(self.slug, self.table, DataFrame(cells))
 
-    def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
+    def _estimates(self, labels: Labels) -> dict[str, Estimate]:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
         of_model = self._matches({"model": where["model"]})
@@ -181,12 +181,12 @@ class Comparer:
         models = select(self.rows, {"table": self.table.id})["model"].unique()
         return [setting | {"model": model} for setting in settings for model in models if model not in printed]
 
-    def _constant(self, labels: Mapping[str, str]) -> str:
+    def _constant(self, labels: Labels) -> str:
         """The sentence of a row that is not measured by anyone who reads the paper."""
         rules = [rule for rule in self.spec.get("rows", ()) if "constant" in rule and _meets(labels, rule)]
         return rules[0]["constant"] if rules else ""
 
-    def _status(self, labels: Mapping[str, str], column: str, found: Estimate) -> tuple[str, str]:
+    def _status(self, labels: Labels, column: str, found: Estimate) -> tuple[str, str]:
         """ran, substitute, constant or not run, and the sentence that goes with it."""
         if found.seeds:
             return (SUBSTITUTE, "; ".join(found.stand_ins)) if found.stand_ins else (RAN, "")
@@ -213,7 +213,7 @@ class Comparer:
         return NOT_RUN, general[0] if general else "not part of this run"
 
 
-def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
+def row_selectors(spec: Fields, labels: Labels) -> Fields:
     """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
     where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
     for rule in spec.get("rows", ()):
@@ -223,7 +223,7 @@ def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
     return where
 
 
-def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
+def _meets(labels: Labels, rule: Fields) -> bool:
     return rule["if"].items() <= labels.items()
 
 

@@ -32,13 +32,15 @@ FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
 Cell = float | int | str | None
+Labels = Mapping[str, str]
+"""What tells a printed row from the others."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One printed row: what identifies it (`model`, `setting`, `backbone` ...) and one value per column."""
 
-    labels: Mapping[str, str]
+    labels: Labels
     values: tuple[Cell, ...]
 
 

@@ -13,6 +13,7 @@ from click import Choice, IntRange, argument, command, option
 
 from dialnb.commands import JSON, together
 from dialnb.errors import BadParameter, DataError, check_known
+from dialnb.files import make_folder, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +195,6 @@ def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: 
     from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
     from dialnb.evaluation.foreign import as_encoder
-    from dialnb.files import make_folder
     from dialnb.models.places import encoder_name
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
@@ -288,8 +288,6 @@ def conversations(corpus: str, only: str | None, columns: Sequence[str]) -> list
 
 def checkpoints(out: Path) -> Path:
     """The folder of the checkpoints, beside that of the encoder, once both can be written."""
-    from dialnb.files import make_folder
-
     return make_folder(out.with_name(f"{out.name}.checkpoints"))
 
 
@@ -305,7 +303,6 @@ def save(
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
-    from dialnb.files import write_json
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
     from dialnb.runs.stages import MEASURED

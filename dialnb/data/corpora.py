@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dialnb.data.datasets import load
-from dialnb.data.records import TEXTS, Record
+from dialnb.data.records import TEXTS, Record, Texts
 from dialnb.data.sources import known_name, read_registry
 from dialnb.data.store import Store
 from dialnb.errors import DataError
@@ -26,7 +26,7 @@ class Conversation:
     """The utterances of one dialogue; ``paired`` is False where neighbours do not answer each other (loose lines)."""
 
     corpus: str
-    utterances: tuple[str, ...]
+    utterances: Texts
     paired: bool = True
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator
                 yield Conversation(part.label, said, part.paired)
 
 
-def sentences_of(record: Record) -> tuple[str, ...]:
+def sentences_of(record: Record) -> Texts:
     """What a record says, utterance by utterance: white space folded, empty ones left out.
 
     Of records that are no dialogues it is every sentence: pairs, contexts and candidates.

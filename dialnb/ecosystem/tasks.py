@@ -40,22 +40,15 @@ except ImportError as error:
 def described(name: str) -> TaskMetadata:
     """Describe a task as `tasks.yaml` does; licences are those of the registry."""
     about = read_yaml(Path(__file__).with_name("tasks.yaml"))[name]
-    licences = {load_registry()[source].licence.lower() for source in about["sources"].values()}
+    sources, paper = about.pop("sources"), about.pop("paper")
+    licences = {load_registry()[source].licence.lower() for source in sources.values()}
     return TaskMetadata(
         name=name,
-        description=about["description"],
-        reference=about.get("reference"),
+        **about,
         dataset={"path": "dialnb/bundled", "revision": __version__},
-        type=about["kind"],
-        category="t2c" if "Classification" in about["kind"] else "t2t",
-        eval_langs={subset: ["eng-Latn"] for subset in about["sources"]},
-        main_score=about["main_score"],
-        domains=["Spoken", "Written"],
-        task_subtypes=["Dialog Systems"],
+        eval_langs={subset: ["eng-Latn"] for subset in sources},
         license=licences.pop() if len(licences) == 1 else "multiple",
-        annotations_creators="derived",
-        sample_creation="found",
-        bibtex_citation=citation(about["paper"]),
+        bibtex_citation=citation(paper),
     )
 
 

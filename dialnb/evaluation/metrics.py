@@ -80,7 +80,7 @@ def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarra
     if len(names) == 1:
         return {names[0]: dict(whole)}
     without = [score(np.flatnonzero(groups != name)) for name in names]
-    values: dict[int, dict[str, float]] = {name: {} for name in names}
+    values = {name: {} for name in names}
     for metric, value in whole.items():
         left = np.array([scores[metric] for scores in without])
         moved = (len(names) - 1) * (left.mean() - left)

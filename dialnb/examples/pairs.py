@@ -66,14 +66,14 @@ def context_pairs(dialogues: Iterable[Sequence[str]], draws: int, seed: int) -> 
     return pairs
 
 
-def keep_last_words(query: str, turns: int, max_length: int = 32) -> str:
-    """DSE's code for multi-turn queries: only the last ``int(0.9 * turns * max_length)`` words enter the tokenizer."""
-    return " ".join(query.split()[-int(0.9 * turns * max_length) :])
+def keep_last_words(query: str, turns: int) -> str:
+    """DSE's code for multi-turn queries: only the last ``int(0.9 * turns * 32)`` words enter the tokenizer."""
+    return " ".join(query.split()[-int(0.9 * turns * 32) :])
 
 
-def unique_sentences(dialogues: Iterable[Sequence[str]], min_words: int = 3) -> list[str]:
+def unique_sentences(dialogues: Iterable[Sequence[str]]) -> list[str]:
     """Distinct utterances that pass the word filter, in order of first appearance (DSE-dropout, SimCSE)."""
-    return list(dict.fromkeys(u for utterances in dialogues for u in utterances if enough_words(u, min_words)))
+    return list(dict.fromkeys(u for utterances in dialogues for u in utterances if enough_words(u)))
 
 
 @dataclass

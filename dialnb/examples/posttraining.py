@@ -102,8 +102,7 @@ def dialogue_runs(
     layout = Layout.of(encoder, max_length)
     room = layout.max_length - 3
     pieces = [np.append(piece[: room - 1], layout.eot) for piece in bare_pieces(encoder, list(texts), cache)]
-    runs: list[Pieces] = []
-    dialogues: list[int] = []
+    runs, dialogues = [], []
     for dialogue, context in enumerate(numbers):
         length = room + 1
         for number in context:

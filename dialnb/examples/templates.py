@@ -61,7 +61,7 @@ def make_template(utterance: IntentUtterance, typed: bool = False) -> str:
 
 def entity_book(utterances: Iterable[IntentUtterance]) -> EntityBook:
     """Slot type -> how often each value occurs; ``most_common`` has ties in first-seen order."""
-    book: EntityBook = {}
+    book = {}
     for utterance in utterances:
         for slot in utterance.slots:
             book.setdefault(slot_type(slot.name), Counter())[slot.value] += 1

@@ -11,7 +11,7 @@ from pandas.io.formats.style import Styler
 from dialnb import plots
 from dialnb.data import load
 from dialnb.data.readers import SPEAKERS, in_turn
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Utterance
+from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Texts, Utterance
 from dialnb.examples.manipulations import WINDOW
 from dialnb.examples.matching import build_groups
 from dialnb.examples.matching import neighbours as nearest_turns
@@ -118,7 +118,7 @@ def preferences(methods: Methods, dialogue: str, candidates: list[str]) -> Panel
     )
 
 
-def scores(methods: Methods, context: tuple[str, ...], candidates: list[str]) -> Styler:
+def scores(methods: Methods, context: Texts, candidates: list[str]) -> Styler:
     """The score of every candidate by every method; a star marks the one it prefers."""
     group = SelectionGroup("yours", context, tuple(candidates), (0,) * len(candidates))
     values = DataFrame({name: score([group])[0] for name, score in methods.scorers.items()}, candidates)

@@ -109,7 +109,7 @@ def pack(
             arguments += f" --encoder {inside}{shlex.quote(name)}"
         (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
         sizes = {}
-        for part in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for part in sorted(folder.glob("*/")):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
     return sizes, packages, licences

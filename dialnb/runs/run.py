@@ -121,8 +121,8 @@ class Run:
         if self._made is None:
             say(f"stage {name}")
         for dataset in _datasets_in(list(inputs.values())):
-            facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
-            self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
+            facts = {"name": dataset.name, "variant": dataset.variant, "licence": dataset.licence}
+            self._data.append(facts | {"fingerprint": dataset.fingerprint[:16]})
         result, record = self._cache.run(name, function, inputs)
         if record.key in (self._made or ()):  # by a worker, which said so
             record.cached = False
@@ -402,12 +402,9 @@ class Run:
         """The paper's claims, judged on the results so far."""
         items = None if self.items.empty else self.items
         shares = training_shares(self._tables.get("training-times"))
-        reasons = list(self.missing)
-        for claim in load_claims(self.slug):
-            for table in claim.tables:
-                if self.rows(table).empty:
-                    reasons.append({"table": table, "reason": self.left_out()})
-        self.judged = judge_claims(self.slug, self.results, reasons, items, shares)
+        tables = [table for claim in load_claims(self.slug) for table in claim.tables if self.rows(table).empty]
+        reasons = [{"table": table, "reason": self.left_out()} for table in tables]
+        self.judged = judge_claims(self.slug, self.results, self.missing + reasons, items, shares)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from dialnb.examples.manipulations import (
     manipulation_examples,
     search,
 )
-from dialnb.examples.readings import Lists
+from dialnb.examples.readings import Limit, Lists
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
@@ -186,7 +186,7 @@ def answer_of(
     encoder: Selector | Encoder | Lexical,
     records: Sequence[Dataset],
     dataset: str,
-    groups: int | None,
+    groups: Limit,
     seeds: Sequence[int],
     kinds: Sequence[str],
     max_length: int,
@@ -299,7 +299,7 @@ def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input
     """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
     rng = np.random.default_rng(24)
-    inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
+    inputs = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):
             inputs[drawn.task].append(examples.write(drawn))

@@ -7,7 +7,7 @@ from typing import Any
 
 from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.woz import labelled_user
-from dialnb.data.records import Dialogue, Slot, Utterance
+from dialnb.data.records import Dialogue, Slot, Texts, Utterance
 from dialnb.errors import DataError
 
 RAW = "rasa/data/file/Mar13_S0A0"
@@ -48,7 +48,7 @@ def read_dstc2(files: Files, variant: str) -> Records:
             yield Dialogue(name, tuple(utterances), DOMAIN, SPLITS[part])
 
 
-def _acts_by_text(files: Files) -> dict[str, tuple[str, ...]]:
+def _acts_by_text(files: Files) -> dict[str, Texts]:
     """Lower-cased system text -> its most frequent acts; the records are acts, template, text and a blank line."""
     found = defaultdict(Counter)
     for part in ("train", "valid", "test"):

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.readers.spans import chunked, plain_to_bio, tagged
-from dialnb.data.records import IntentUtterance
+from dialnb.data.records import IntentUtterance, Texts
 from dialnb.errors import DataError
 
 CLINC150_FILES = {"full": "full", "plus": "oos_plus", "small": "small", "imbalanced": "imbalanced"}
 
 
-def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[tuple[str, ...]]:
+def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[Texts]:
     """Yield one line of each file, of files that belong together line by line."""
     columns = [list(files.lines(f"{folder}/{name}")) for name in names]
     if len(set(map(len, columns))) > 1:

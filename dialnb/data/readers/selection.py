@@ -6,7 +6,7 @@ from posixpath import basename
 from typing import NamedTuple
 
 from dialnb.data.readers import SPLITS, Files, Records, in_turn, reader
-from dialnb.data.records import Dialogue, SelectionGroup
+from dialnb.data.records import Dialogue, SelectionGroup, Texts
 from dialnb.errors import DataError
 
 CANDIDATES = 10
@@ -16,7 +16,7 @@ NEXT_TO_CHINESE = re.compile(r"(?<=[^\x00-\x7f]) +| +(?=[^\x00-\x7f])")
 
 class Row(NamedTuple):
     label: int
-    context: tuple[str, ...]
+    context: Texts
     response: str
     place: str
 
@@ -79,7 +79,7 @@ def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bo
         yield SelectionGroup(f"{split}-{number}", group[0].context, responses, labels, split)
 
 
-def read_corpus(files: Files, names: tuple[str, ...], tens: tuple[str, ...], positive_first: bool) -> Records:
+def read_corpus(files: Files, names: Texts, tens: Texts, positive_first: bool) -> Records:
     """A corpus in files named after their split; the rows of the splits in ``tens`` come in tens."""
     for name, data in files.find(*names, official=names == OFFICIAL):
         split = SPLITS[basename(name).partition(".")[0]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
-from dialnb.data.records import Dialogue, Slot, Utterance
+from dialnb.data.records import Dialogue, Slot, Texts, Utterance
 from dialnb.errors import DataError
 
 
@@ -34,7 +34,7 @@ def labelled_user(turn: Any) -> Utterance:
     return Utterance("user", turn["transcript"], acts, told)
 
 
-def requests(system_acts: list[str | list[str]]) -> tuple[str, ...]:
+def requests(system_acts: list[str | list[str]]) -> Texts:
     """``system_acts`` lists the slots asked for as strings and the values to confirm as pairs."""
     return unique("request" if isinstance(act, str) else "confirm" for act in system_acts)
 
