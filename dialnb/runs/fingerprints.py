@@ -164,6 +164,11 @@ def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict
         for name in _defines(node):
             code[name] += _code(node)
             names[name] |= _names(node)
+            for room, offered in (
+                ast.literal_eval(node.value).items() if (name, module[:7]) == ("ROOMS", "dialnb.") else ()
+            ):
+                for lazy in offered.split():  # what a package fetches from its modules when it is asked for it
+                    imports[lazy].add((f"{module}.{room}", lazy))
     return code, names, imports
 
 
