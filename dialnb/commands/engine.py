@@ -18,8 +18,7 @@ from dialnb.files import make_folder, write_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dialnb.data.corpora import Conversation
-    from dialnb.data.datasets import Dataset
+    from dialnb.data import Conversation, Dataset
     from dialnb.models.encoder import Encoder
     from dialnb.models.selector import Selector
     from dialnb.training.loop import TrainingResult
@@ -132,8 +131,7 @@ def evaluate(
     """
     import pandas as pd
 
-    from dialnb.evaluation import bundled, own
-    from dialnb.evaluation.foreign import as_encoder
+    from dialnb.evaluation import as_encoder, bundled, own
     from dialnb.models.places import encoder_name
 
     if tasks and not data:

@@ -17,16 +17,20 @@ from typing import Any, ClassVar
 from pandas import DataFrame
 
 from dialnb import __version__
-from dialnb.data import load
-from dialnb.data.datasets import named_data
+from dialnb.data import load, named_data
 from dialnb.data.sources import load_registry
 from dialnb.ecosystem import citation
-from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
+from dialnb.evaluation import (
+    EncodeOnce,
+    as_encoder,
+    diaeval,
+    evaluate_adversarial,
+    evaluate_prototypes,
+    evaluate_scope,
+    tidy_frame,
+)
 from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
-from dialnb.evaluation.foreign import as_encoder
-from dialnb.evaluation.metrics import tidy_frame
 from dialnb.evaluation.selection import cosine_scorer
-from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.readings import thin
 from dialnb.files import read_yaml
 

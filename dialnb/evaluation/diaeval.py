@@ -21,9 +21,7 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.datasets import named_data
-from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, conversation_of
+from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval

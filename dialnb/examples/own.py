@@ -4,10 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, sentences_of
+from dialnb.data import Conversation, Dataset, Dialogue, IntentUtterance, SelectionGroup, sentences_of
 from dialnb.data.readers.irc import build_selection
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.recogniser import with_entities
 from dialnb.examples.templates import Augmentation

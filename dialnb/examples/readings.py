@@ -11,9 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, sentences_of
-from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup, Texts
+from dialnb.data import (
+    Conversation,
+    Dataset,
+    InferenceItem,
+    IntentUtterance,
+    MatchingGroup,
+    Record,
+    SelectionGroup,
+    Texts,
+    sentences_of,
+)
 from dialnb.errors import Offline
 from dialnb.examples.matching import sessions
 from dialnb.examples.pairs import tail_quirk

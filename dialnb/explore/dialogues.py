@@ -9,9 +9,8 @@ from pandas import DataFrame
 from pandas.io.formats.style import Styler
 
 from dialnb import plots
-from dialnb.data import load
+from dialnb.data import Dialogue, IntentUtterance, SelectionGroup, Texts, Utterance, load
 from dialnb.data.readers import SPEAKERS, in_turn
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Texts, Utterance
 from dialnb.examples.manipulations import WINDOW
 from dialnb.examples.matching import build_groups
 from dialnb.examples.matching import neighbours as nearest_turns

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 from pandas import DataFrame
 
-from dialnb.data import Dataset
-from dialnb.data.store import default_store
+from dialnb.data import Dataset, default_store
 from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity

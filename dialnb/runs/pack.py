@@ -20,9 +20,7 @@ from huggingface_hub import constants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dialnb.data import load
-from dialnb.data.datasets import find_reader, records_path
-from dialnb.data.store import default_store
+from dialnb.data import default_store, find_reader, load, records_path
 from dialnb.errors import BadParameter, DataError
 from dialnb.files import PACKAGED, make_folder, write_json
 from dialnb.models.places import download_encoder, encoder_name, encoder_source

@@ -22,9 +22,7 @@ from pandas import DataFrame
 
 from dialnb.claims import judge_claims, load_claims, training_shares
 from dialnb.claims.papers import compare_table, select
-from dialnb.data import Dataset, load
-from dialnb.data.corpora import collection
-from dialnb.data.datasets import named_data
+from dialnb.data import Dataset, collection, load, named_data
 from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
 from dialnb.files import (

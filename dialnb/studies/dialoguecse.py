@@ -16,14 +16,9 @@ from pandas import DataFrame, concat
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
-from dialnb.data import Dataset, load
-from dialnb.data.corpora import collection
-from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
-from dialnb.evaluation import geometry
+from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, collection, load
+from dialnb.evaluation import SupportsEncode, evaluate_retrieval, evaluate_similarity, geometry
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.retrieval import evaluate_retrieval
-from dialnb.evaluation.similarity import evaluate_similarity
-from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
 from dialnb.files import Fields

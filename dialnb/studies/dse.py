@@ -7,11 +7,16 @@ from typing import Any
 
 from pandas import DataFrame
 
-from dialnb.data import Dataset, load
-from dialnb.data.records import Utterance
-from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
-from dialnb.evaluation.vectors import EncodeOnce
+from dialnb.data import Dataset, Utterance, load
+from dialnb.evaluation import (
+    EncodeOnce,
+    evaluate_blocks,
+    evaluate_candidates,
+    evaluate_prototypes,
+    evaluate_scope,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.files import Fields

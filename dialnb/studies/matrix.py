@@ -17,12 +17,20 @@ import numpy as np
 from pandas import DataFrame
 
 from dialnb.claims.papers import FLOORS
-from dialnb.data import Dataset
-from dialnb.data.records import RetrievalQuery
-from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
-from dialnb.evaluation.metrics import each_group, evaluator, group_scores, tidy_frame, tidy_rows
+from dialnb.data import Dataset, RetrievalQuery
+from dialnb.evaluation import (
+    EncodeOnce,
+    SupportsEncode,
+    each_group,
+    evaluate_blocks,
+    evaluate_retrieval,
+    evaluate_similarity,
+    evaluator,
+    group_scores,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.evaluation.sampling import item_groups
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.readings import Dialogues, Limit, Lists, Sessions, SpokenTemplates, thin
 from dialnb.runs.grid import SHARED, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from pandas import DataFrame
 
-from dialnb.data import Dataset
-from dialnb.data.records import IntentUtterance
-from dialnb.evaluation.metrics import Scores, evaluator
+from dialnb.data import Dataset, IntentUtterance
+from dialnb.evaluation import Scores, SupportsEncode, evaluator
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.readings import Limit, thin
 from dialnb.studies.shared import shape_of
 from dialnb.studies.tasks import question_answers, train_and_test

@@ -15,11 +15,21 @@ from pandas import DataFrame, concat
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.errors import check_known
-from dialnb.evaluation import geometry
+from dialnb.evaluation import (
+    EncodeOnce,
+    Examples,
+    Scores,
+    SupportsEncode,
+    encode,
+    evaluator,
+    geometry,
+    label_ids,
+    nearest,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.evaluation.intent import knn_predictions
-from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import EncodeOnce, Examples, SupportsEncode, encode, label_ids, nearest
 from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
 from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template

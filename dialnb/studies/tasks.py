@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.records import QuestionAnswer
+from dialnb.data import Dataset, QuestionAnswer
 from dialnb.evaluation import (
+    EncodeOnce,
+    SupportsEncode,
     act_tagging_examples,
     evaluate_blocks,
     evaluate_candidates,
@@ -20,14 +21,14 @@ from dialnb.evaluation import (
     finetune_actions,
     finetune_intents,
     finetune_responses,
+    tidy_frame,
+    tidy_rows,
 )
 from dialnb.evaluation.actions import majority_rows
 from dialnb.evaluation.bundled import train_and_test
 from dialnb.evaluation.diaeval import act_names, dialogues_of
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.models.encoder import Encoder

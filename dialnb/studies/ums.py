@@ -11,8 +11,7 @@ import torch
 from pandas import DataFrame, concat
 
 from dialnb import losses
-from dialnb.data import Dataset
-from dialnb.data.records import conversation_of
+from dialnb.data import Dataset, conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows

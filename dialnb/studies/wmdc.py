@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.records import Utterance
-from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.metrics import Scores, evaluator
+from dialnb.data import Dataset, Utterance
+from dialnb.evaluation import Scores, diaeval, evaluator, geometry
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies

@@ -12,8 +12,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dialnb.data.corpora import Conversation, paired_dialogues
-from dialnb.data.records import SelectionGroup
+from dialnb.data import Conversation, SelectionGroup, paired_dialogues
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Examples
 from dialnb.examples.manipulations import TASKS, manipulation_examples
