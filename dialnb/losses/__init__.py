@@ -15,7 +15,13 @@ Three habits hold throughout:
 0.9723
 """
 
-from dialnb.losses.contrastive import hard_negative_loss, nt_xent_loss, response_contrastive_loss
+from dialnb.losses.contrastive import (
+    hard_negative_loss,
+    inverse_response_frequency,
+    nt_xent_loss,
+    response_contrastive_loss,
+    weighted_symmetric_loss,
+)
 from dialnb.losses.manipulation import manipulation_loss, manipulation_task_loss
 from dialnb.losses.matching import (
     matching_guided_embedding,
@@ -25,7 +31,6 @@ from dialnb.losses.matching import (
 )
 from dialnb.losses.pretraining import masked_language_model_loss, next_sentence_loss, replaced_token_loss
 from dialnb.losses.templates import TemplateLosses, semantic_compression, template_losses
-from dialnb.losses.weighted import inverse_response_frequency, weighted_symmetric_loss
 
 __all__ = [
     "TemplateLosses",
