@@ -18,10 +18,9 @@ ROOMS = {
     "foreign": "as_encoder",
     "intent": "evaluate_knn evaluate_prototypes finetune_intents",
     "metrics": "Scores each_group evaluator group_scores tidy_frame tidy_rows",
-    "retrieval": "evaluate_retrieval",
     "scope": "evaluate_scope",
     "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
-    "similarity": "evaluate_nli_probe evaluate_similarity",
+    "similarity": "evaluate_nli_probe evaluate_retrieval evaluate_similarity",
     "vectors": "EncodeOnce Examples SupportsEncode encode label_ids nearest normalise",
 }
 __all__, __getattr__, __dir__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load

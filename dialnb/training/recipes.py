@@ -16,7 +16,7 @@ from dialnb.data import Conversation, SelectionGroup, paired_dialogues
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Examples
 from dialnb.examples.manipulations import TASKS, manipulation_examples
-from dialnb.examples.masking import MaskedExamples, MaskedPairExamples
+from dialnb.examples.masking import MaskedExamples, MaskedPairExamples, next_sentence_examples, replaced_token_examples
 from dialnb.examples.matching import MatchingExamples, build_groups, matching_examples, neighbours
 from dialnb.examples.pairs import (
     PairExamples,
@@ -28,7 +28,6 @@ from dialnb.examples.pairs import (
     tokenise_once,
     unique_sentences,
 )
-from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.examples.readings import reply_lists, thin
 from dialnb.examples.templates import augmented_dropout_examples, template_examples
 from dialnb.examples.windows import WINDOWS, window_examples
