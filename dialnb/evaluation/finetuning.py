@@ -182,7 +182,7 @@ def few_shot_logits(
     ``train`` are texts and targets; the ``labels`` tell how many examples of each are drawn.
     """
     texts, targets = train
-    tokens, asked = (encoder.tokenize(part, recipe.max_length, "right") for part in (texts, test))
+    tokens, asked = (encoder.tokenize(part, recipe.max_length) for part in (texts, test))
     for (k, seed), split in few_shot_splits(labels, *draws).items():
         parts = [(tokens[part], targets[part]) for part in (split.train, split.validation)]
         logits = in_batches(fit_classifier(encoder, *parts, score, recipe), asked)

@@ -105,7 +105,7 @@ def pack(
             name = encoder_name(encoder)
             inside = '"$here"/encoders/' if (folder / "encoders" / name).is_dir() else ""
             arguments += f" --encoder {inside}{shlex.quote(name)}"
-        (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
+        (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), "utf-8")
         sizes = {}
         for part in sorted(folder.glob("*/")):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())

@@ -37,7 +37,7 @@ def write_result(value: Any, folder: Path, **about: Any) -> None:
     """Store `value`, and what is said about it, in the (empty) folder, with the hash of everything."""
     body = _encode(value, folder)
     record = about | {"value": body, "files": {name: sha256(folder / name) for name in _files(folder)}}
-    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), encoding="utf-8")
+    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), "utf-8")
     (folder / SEAL).write_text(sha256(folder / RECORD), "utf-8")
 
 

@@ -296,7 +296,7 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
 
 def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input]]:
     """What each task makes of dialogues by the paper's windows, drawn once."""
-    examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
+    examples = manipulation_examples(selector.encoder, groups, selector.max_length)
     rng = np.random.default_rng(24)
     inputs = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
