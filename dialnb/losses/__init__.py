@@ -22,14 +22,19 @@ from dialnb.losses.contrastive import (
     response_contrastive_loss,
     weighted_symmetric_loss,
 )
-from dialnb.losses.manipulation import manipulation_loss, manipulation_task_loss
 from dialnb.losses.matching import (
     matching_guided_embedding,
     matching_guided_loss,
     matching_matrix,
     siamese_matching_loss,
 )
-from dialnb.losses.pretraining import masked_language_model_loss, next_sentence_loss, replaced_token_loss
+from dialnb.losses.single import (
+    manipulation_loss,
+    manipulation_task_loss,
+    masked_language_model_loss,
+    next_sentence_loss,
+    replaced_token_loss,
+)
 from dialnb.losses.templates import TemplateLosses, semantic_compression, template_losses
 
 __all__ = [
