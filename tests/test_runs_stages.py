@@ -413,6 +413,17 @@ def test_what_a_package_fetches_when_it_is_asked_for_it_belongs_to_the_version()
     assert reached["dialnb.evaluation.selection", "block_ranks"]
 
 
+def test_a_changed_loss_belongs_to_the_version_of_the_trainings():
+    """Objectives ask the package for it: `from dialnb import losses`, then `losses.hard_negative_loss`."""
+    from dialnb.runs.fingerprints import _visit_object
+    from dialnb.runs.grid import train_model
+
+    reached = {}
+    _visit_object(train_model, reached)
+    assert reached["dialnb.losses.contrastive", "hard_negative_loss"]
+    assert reached["dialnb.losses.matching", "_pooled"]
+
+
 def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path):
     """The spec of a submodule cannot be had without importing its package: umap takes seconds, and is rarely needed."""
     (tmp_path / "own").mkdir()

@@ -141,7 +141,7 @@ def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
         code, names, imports = _parsed(module, path, path.stat().st_mtime_ns)
         seen[module, name] = code.get(name, "")
         if name == "*":
-            todo += [(module, each) for each in code]
+            todo += [(module, each) for each in (*code, *imports)]  # what a package imports, it offers
         elif name in code:
             for used in names[name]:
                 todo += [(module, used)] if used in code else []
