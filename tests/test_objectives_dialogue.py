@@ -21,10 +21,10 @@ from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
 from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
-from dialnb.training.objectives import NextSentencePrediction
-from dialnb.training.objectives_dialogue import (
+from dialnb.training.objectives import (
     ManipulationObjective,
     MatchingGuidedObjective,
+    NextSentencePrediction,
     SiameseObjective,
 )
 from dialnb.training.pretrain import replaced_token_detection

@@ -11,9 +11,9 @@ from dialnb.claims.papers import Fields, load_cells
 from dialnb.claims.rendering import render
 from dialnb.evaluation.intervals import PLACE
 
-HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
-VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)
-MARKS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", CONTRADICTED: "≠", NOT_RUN: "○"}
+VERDICTS = ("holds", "fails", "undecided", "contradicted", "not run")
+HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = VERDICTS
+MARKS = dict(zip(VERDICTS, "✓✗?≠○"))
 
 ENOUGH = 3
 """Trainings from which a difference between trained models may be called a result."""

@@ -19,9 +19,9 @@ from dialnb.evaluation.intervals import mean_interval
 from dialnb.files import Values, make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
-BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9")
 """Colour-blind-safe (after Okabe and Ito); the order is also one of falling contrast in grey."""
+BLUE, ORANGE, GREEN, PURPLE, RED, SKY = PALETTE
 
 MORE = (*PALETTE, "#332288", "#8c6d31", "#e377a2", "#6b7a00")
 """For the rare figure with up to ten kinds; beyond six, markers tell more than colours."""

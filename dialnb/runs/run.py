@@ -75,8 +75,6 @@ def start(
 class Sentence(str):
     """Text that a notebook shows as text, without the quotes of a string."""
 
-    __slots__ = ()
-
     def _repr_markdown_(self) -> str:
         return self
 

@@ -37,8 +37,15 @@ from dialnb.models.selector import Selector, add_marks, add_placeholders
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective, Sum
-from dialnb.training.objectives import MaskedLanguageModel, NextSentencePrediction, PairObjective, TemplateObjective
-from dialnb.training.objectives_dialogue import ManipulationObjective, MatchingGuidedObjective, SiameseObjective
+from dialnb.training.objectives import (
+    ManipulationObjective,
+    MaskedLanguageModel,
+    MatchingGuidedObjective,
+    NextSentencePrediction,
+    PairObjective,
+    SiameseObjective,
+    TemplateObjective,
+)
 from dialnb.training.pretrain import language_rows, replaced_token_detection
 from dialnb.training.settings import PRINTED, TrainingSettings
 
