@@ -45,6 +45,9 @@ class Estimate:
     over_items: float = nan
 
 
+Estimates = dict[str, Estimate]
+
+
 class Comparer:
     """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
 
@@ -99,7 +102,7 @@ class Comparer:
                 )
         return Comparison(self.slug, self.table, DataFrame(cells))
 
-    def _estimates(self, labels: Labels) -> dict[str, Estimate]:
+    def _estimates(self, labels: Labels) -> Estimates:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
         of_model = self._matches({"model": where["model"]})
@@ -141,7 +144,7 @@ class Comparer:
             elif name.startswith("bundled/"):
                 yield f"bundled part of {datasets[0]}"
 
-    def _fill_averages(self, estimates: dict[str, Estimate], values: Fields) -> dict[str, float]:
+    def _fill_averages(self, estimates: Estimates, values: Fields) -> dict[str, float]:
         """Averages over the cells that ran; returns the paper's own over the same cells where some did not run."""
         same = {}
         for check in self.table.average_checks:
@@ -155,7 +158,7 @@ class Comparer:
                 same[column] = float(np.mean(printed))
         return same
 
-    def _summaries(self) -> dict[str, list[dict[str, Estimate]]]:
+    def _summaries(self) -> dict[str, list[Estimates]]:
         """For columns that summarise other tables: per named part of another, each model's mean over its cells."""
         found = {}
         for column, parts in self.spec.get("derived", {}).items():

@@ -4,7 +4,7 @@ from dialnb import lazily
 
 ROOMS = {
     "corpora": "Conversation collection paired_dialogues sentences_of",
-    "datasets": "Dataset find_reader load named_data records_path",
+    "datasets": "Dataset Found find_reader load named_data records_path",
     "own": "from_csv from_jsonl",
     "records": (
         "Dialogue InferenceItem IntentUtterance MatchingGroup QuestionAnswer Record RetrievalQuery ScoredPair "

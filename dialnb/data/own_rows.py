@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dialnb.data.readers import SPEAKERS, SPLITS, unique
-from dialnb.data.records import RECORDS, Dialogue, Record, Slot, Texts, Utterance
+from dialnb.data.records import RECORDS, Dialogue, Record, Slot, Slots, Texts, Utterance
 from dialnb.data.sources import read_registry
 from dialnb.data.tables import fields
 from dialnb.files import digest_of
@@ -102,7 +102,7 @@ def _split(row: Row) -> str:
     return SPLITS[name]
 
 
-def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
+def _slots(row: Row, aligned: bool = True) -> Slots:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text

@@ -75,9 +75,7 @@ class Store:
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
         self.patience = patience or Patience()
-        self.trusted: dict[Path, tuple[int, int]] = {}
-        self.web_mirrors: list[str] = []
-        self.mirror_folders: list[Path] = []
+        self.trusted, self.web_mirrors, self.mirror_folders = {}, [], []
         for root in split_roots(self.mirror):
             folder = Path(root).expanduser()
             if root.startswith(WEB):

@@ -29,6 +29,7 @@ from dialnb.examples.recogniser import rules, spacy_entities, with_entities
 from dialnb.examples.templates import Augmentation, augment, entity_book, mistaken_slots
 
 RECOGNISERS = {recogniser.__name__: recogniser for recogniser in (rules, spacy_entities)}
+Corpora = Sequence[Dataset]
 Limit = int | None
 """How many are taken at most; None: all."""
 FILLS = 3
@@ -75,7 +76,7 @@ class Dialogues:
     conversations of two utterances (DSE-dianli).
     """
 
-    corpora: Sequence[Dataset]
+    corpora: Corpora
     limit: Limit = None
     tail: bool = False
 
@@ -113,8 +114,8 @@ class Sentences:
     """All sentences of every record, whatever its kind, but those that ``without`` says too; those of dialogues answer
     each other."""
 
-    corpora: Sequence[Dataset]
-    without: Sequence[Dataset] = ()
+    corpora: Corpora
+    without: Corpora = ()
 
     def read(self) -> list[Conversation]:
         known = {text for part in self.without for record in part for text in sentences_of(record)}
@@ -130,7 +131,7 @@ class Sentences:
 class Sessions:
     """Dialogues as turns of alternating speakers, those with fewer than ``min_turns`` left out."""
 
-    corpora: Sequence[Dataset]
+    corpora: Corpora
     min_turns: int = 0
     limit: Limit = None
 
@@ -149,7 +150,7 @@ class Lists:
     DialogueCSE (a true response and several others) join the training data as lists of one right and one wrong reply.
     """
 
-    parts: Sequence[Dataset]
+    parts: Corpora
     limit: Limit = None
     split: str = "train"
 

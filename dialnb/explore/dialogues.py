@@ -27,6 +27,7 @@ from dialnb.studies.wmdc import window_rows
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")
 SHOWN = 8  # utterances in a drawing
+SEED = 4
 
 
 def parse(text: str) -> Dialogue:
@@ -43,12 +44,12 @@ def parse(text: str) -> Dialogue:
     return Dialogue("yours", tuple(Utterance(SPEAKERS.get(who.casefold(), who), said) for who, said in spoken))
 
 
-def from_dialogue(text: str, seed: int = 4) -> Panel:
+def from_dialogue(text: str) -> Panel:
     """Pairs (DSE), templates (TaDSE), windows (WMDC), context and responses (DialogueCSE) and manipulations (UMS)."""
 
     def show(dialogue: str) -> list:
         own = parse(dialogue)
-        return [pairs(own), templates(own), windows(own), matching(own, seed), manipulations(own, seed)]
+        return [pairs(own), templates(own), windows(own), matching(own, SEED), manipulations(own, SEED)]
 
     return Panel(show, dialogue=Control("Your dialogue, one utterance a line:", text.strip()))
 

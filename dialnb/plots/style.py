@@ -30,6 +30,9 @@ MARKERS = ("s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
 DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 """As many markers and dashes as are told apart without colour."""
 
+Draw = Callable[..., Figure]
+"""A function that draws."""
+
 WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
@@ -126,11 +129,11 @@ def style_unless_set() -> Values:
     return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
 
 
-def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
+def drawn_from(*columns: str) -> Callable[[Draw], Draw]:
     """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides),
     from data that have these columns; ``{name}`` is the column that an argument of the figure names, if any."""
 
-    def decorate(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    def decorate(draw: Draw) -> Draw:
         usual = {name: argument.default for name, argument in signature(draw).parameters.items()}
 
         @wraps(draw)

@@ -28,6 +28,7 @@ from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.runs.run import AS_IT_COMES
 from dialnb.studies.shared import NAMES, changed, count_rows, count_table, from_scratch, shape_of
 
+Queries = Sequence[RetrievalQuery]
 SLUG = "dialoguecse"
 NAMED = NAMES[SLUG]
 TESTS, REBUILT = NAMED["tests"], NAMED["rebuilt"]
@@ -64,7 +65,7 @@ class Corpus:
 class TestSet:
     """Sentences with the pools that they are ranked in, and pairs with human scores, where there are any."""
 
-    queries: Sequence[RetrievalQuery]
+    queries: Queries
     pairs: Sequence[ScoredPair] = ()
     max_length: int = 50  # tokens of a sentence (Section 5.2)
     corpus: str = ""  # that models are trained on
@@ -248,7 +249,7 @@ def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model
 # --- evaluation -------------------------------------------------------------------------------------------------------
 
 
-def thinned(queries: Sequence[RetrievalQuery], limit: Limit) -> Sequence[RetrievalQuery]:
+def thinned(queries: Queries, limit: Limit) -> Queries:
     """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
     if limit is None or limit >= len(queries):
         return queries
@@ -306,7 +307,7 @@ def chance(
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
 
 
-def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
+def by_intent(queries: Queries, intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
     named = DataFrame([(query.intent, query.text) for query in queries], columns=["label", "text"])
     named = named[named["label"] != ""].drop_duplicates()

@@ -28,7 +28,7 @@ from dialnb.examples.manipulations import (
     manipulation_examples,
     search,
 )
-from dialnb.examples.readings import Limit, Lists
+from dialnb.examples.readings import Corpora, Limit, Lists
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
@@ -136,12 +136,12 @@ def score_epoch(
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def has_lists(parts: Sequence[Dataset]) -> bool:
+def has_lists(parts: Corpora) -> bool:
     """Has the corpus lists of candidates to test with? The sample of Douban has none."""
     return bool(len(parts[0].filter(split="test")))
 
 
-def label(parts: Sequence[Dataset]) -> str:
+def label(parts: Corpora) -> str:
     """The dataset's name in the results."""
     return parts[0].name.removeprefix("bundled/")
 
@@ -183,7 +183,7 @@ def count_lists(sets: Mapping[str, list[Dataset]]) -> DataFrame:
 
 def answer_of(
     encoder: Selector | Encoder | Lexical,
-    records: Sequence[Dataset],
+    records: Corpora,
     dataset: str,
     groups: Limit,
     seeds: Sequence[int],
@@ -331,7 +331,7 @@ def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
 
 
 def project_marks(
-    encoder: Selector, records: Sequence[Dataset], dataset: str, dialogues: int, method: str, seed: int
+    encoder: Selector, records: Corpora, dataset: str, dialogues: int, method: str, seed: int
 ) -> DataFrame:
     """F4: the special tokens of test dialogues in a plane, the right one of each input apart from the others."""
     planes = []
@@ -345,7 +345,7 @@ def project_marks(
 @torch.inference_mode()
 def geometry_of(
     encoder: Selector,
-    records: Sequence[Dataset],
+    records: Corpora,
     dataset: str,
     groups: int,
 ) -> DataFrame:

@@ -211,7 +211,7 @@ class ReplacedTokenDetection(Objective):
         return logits, labels, scores, (corrupted != original).to(scores.dtype)
 
 
-# --- UMS and DialogueCSE ------------------------------------------------------------------------------------------------
+# --- UMS and DialogueCSE ----------------------------------------------------------------------------------------------
 
 
 class ManipulationObjective(Objective):

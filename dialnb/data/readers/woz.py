@@ -9,7 +9,7 @@ from typing import Any
 
 from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
-from dialnb.data.records import Dialogue, Slot, Texts, Utterance
+from dialnb.data.records import Dialogue, Slot, Slots, Texts, Utterance
 from dialnb.errors import DataError
 
 RAW = "rasa/data/file/Mar13_S0A0"
@@ -113,7 +113,7 @@ def _multiwoz(
         yield Dialogue(name, tuple(utterances), domains, splits.get(file, otherwise))
 
 
-def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[list[Any]]) -> tuple[Slot, ...]:
+def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[list[Any]]) -> Slots:
     """Slots with a value, and their place where the annotated words (first and last token) are those of the value."""
     tokens = text.split(" ")
     placed = {}
