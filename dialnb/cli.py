@@ -32,8 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["data", "info", "CLINC150"])        # doctest: +SKIP
     0
     """
-    # An optional check of international addresses in JSON schemas, which notebooks do not have, takes 3 s to load.
-    sys.modules.setdefault("rfc3987_syntax", None)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _complain(message)

@@ -124,6 +124,11 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
+def as_list(value: Any) -> list[Any]:
+    """What a file or a setting says, where it may be one value or several of them."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 def read_yaml(path: Any) -> Any:
     """What a YAML file says, with the reader in C where there is one: it is ten times as fast."""
     import yaml

@@ -13,8 +13,7 @@ from dialnb.ecosystem import citation
 from dialnb.ecosystem import losses as wrapped
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.examples.batches import Batch
-from dialnb.training.objectives import PairObjective, TemplateObjective
-from dialnb.training.objectives_dialogue import MatchingGuidedObjective
+from dialnb.training.objectives import MatchingGuidedObjective, PairObjective, TemplateObjective
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 

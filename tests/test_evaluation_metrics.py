@@ -26,8 +26,7 @@ from dialnb.evaluation.metrics import (
     tidy_rows,
     top_k,
 )
-from dialnb.evaluation.retrieval import chance
-from dialnb.evaluation.similarity import spearman
+from dialnb.evaluation.similarity import chance, spearman
 
 SCORES = np.array(
     [

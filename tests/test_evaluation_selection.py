@@ -20,7 +20,6 @@ from dialnb.evaluation.adversarial import (
     evaluate_adversarial_items,
 )
 from dialnb.evaluation.metrics import top_k
-from dialnb.evaluation.retrieval import evaluate_retrieval
 from dialnb.evaluation.selection import (
     ScoreOnce,
     block_ranks,
@@ -29,7 +28,7 @@ from dialnb.evaluation.selection import (
     evaluate_candidates,
     selection_rows,
 )
-from dialnb.evaluation.similarity import evaluate_similarity
+from dialnb.evaluation.similarity import evaluate_retrieval, evaluate_similarity
 
 QUERIES = np.array([[1, 0], [0, 1], [0.6, 0.8], [-1, 0]])
 RESPONSES = np.array([[0.8, 0.6], [0.6, 0.8], [0, 1], [-0.6, -0.8]])

@@ -14,7 +14,8 @@ from test_examples_manipulations import groups as selection_groups
 from dialnb.data.records import Dialogue, MatchingGroup, SelectionGroup, Utterance
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.floors import Lexical
-from dialnb.evaluation.retrieval import evaluate_retrieval
+from dialnb.evaluation.similarity import evaluate_retrieval
+from dialnb.examples.masking import WholeWordMasks, next_sentence_examples, replaced_token_examples
 from dialnb.examples.matching import (
     build_groups,
     build_retrieval,
@@ -23,7 +24,6 @@ from dialnb.examples.matching import (
     neighbours,
     sessions,
 )
-from dialnb.examples.posttraining import WholeWordMasks, next_sentence_examples, replaced_token_examples
 from dialnb.models.selector import add_marks
 from dialnb.tokens import Tokens
 

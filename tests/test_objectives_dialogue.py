@@ -15,16 +15,16 @@ from dialnb import losses
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.geometry import whiten
 from dialnb.examples.manipulations import manipulation_examples
+from dialnb.examples.masking import next_sentence_examples, replaced_token_examples
 from dialnb.examples.matching import build_groups, matching_examples
-from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.models.baselines import Flow, Transformed, WordVectors, flow
 from dialnb.models.selector import Selector, add_marks
 from dialnb.tokens import Tokens, pack
 from dialnb.training import Batch, TrainingSettings, train
-from dialnb.training.objectives import NextSentencePrediction
-from dialnb.training.objectives_dialogue import (
+from dialnb.training.objectives import (
     ManipulationObjective,
     MatchingGuidedObjective,
+    NextSentencePrediction,
     SiameseObjective,
 )
 from dialnb.training.pretrain import replaced_token_detection

@@ -29,7 +29,7 @@ from dialnb.examples.recogniser import with_entities
 from dialnb.examples.templates import Augmentation
 from dialnb.models.selector import Selector
 from dialnb.training import TrainingSettings, train
-from dialnb.training.objectives_dialogue import ManipulationObjective, MatchingGuidedObjective
+from dialnb.training.objectives import ManipulationObjective, MatchingGuidedObjective
 from dialnb.training.recipes import fit
 
 EXAMPLES = Path(str(files("dialnb"))) / "assets" / "examples"

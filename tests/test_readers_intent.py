@@ -11,8 +11,7 @@ from handmade import read, read_part, splits, store_with
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialnb.data.readers.assistants import dse_rows, tadse_rows
-from dialnb.data.readers.intents import head_and_tail
+from dialnb.data.readers.intents import dse_rows, head_and_tail, tadse_rows
 from dialnb.data.readers.spans import bracketed, chunked, plain_to_bio, tagged
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.errors import DataError, Offline

@@ -18,8 +18,14 @@ from dialnb.data.readers.irc import (
     strip_addressees,
     thread,
 )
-from dialnb.data.readers.retrieval import matching_groups, retrieval_queries
-from dialnb.data.readers.selection import in_runs, in_tens, selection_groups, selection_rows
+from dialnb.data.readers.selection import (
+    in_runs,
+    in_tens,
+    matching_groups,
+    retrieval_queries,
+    selection_groups,
+    selection_rows,
+)
 from dialnb.data.records import Dialogue, MatchingGroup, SelectionGroup, Utterance
 from dialnb.errors import DataError
 

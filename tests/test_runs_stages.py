@@ -402,6 +402,28 @@ def test_a_package_that_imports_its_own_submodule_has_a_version():
     assert len(code_version(spaces.geometry_of)) == 64
 
 
+def test_what_a_package_fetches_when_it_is_asked_for_it_belongs_to_the_version():
+    """`from dialnb.evaluation import evaluate_blocks` reaches the module that has it, and what that calls in turn."""
+    from dialnb.runs.fingerprints import _visit_object
+    from dialnb.studies import tasks
+
+    reached = {}
+    _visit_object(tasks.blocks_of, reached)
+    assert reached["dialnb.evaluation.selection", "evaluate_blocks"]
+    assert reached["dialnb.evaluation.selection", "block_ranks"]
+
+
+def test_a_changed_loss_belongs_to_the_version_of_the_trainings():
+    """Objectives ask the package for it: `from dialnb import losses`, then `losses.hard_negative_loss`."""
+    from dialnb.runs.fingerprints import _visit_object
+    from dialnb.runs.grid import train_model
+
+    reached = {}
+    _visit_object(train_model, reached)
+    assert reached["dialnb.losses.contrastive", "hard_negative_loss"]
+    assert reached["dialnb.losses.matching", "_pooled"]
+
+
 def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path):
     """The spec of a submodule cannot be had without importing its package: umap takes seconds, and is rarely needed."""
     (tmp_path / "own").mkdir()

@@ -15,7 +15,7 @@ from dialnb.examples.manipulations import MARKS, manipulation_examples
 from dialnb.models.encoder import load_encoder
 from dialnb.models.selector import Selector, add_marks
 from dialnb.training import TrainingSettings, train
-from dialnb.training.objectives_dialogue import ManipulationObjective
+from dialnb.training.objectives import ManipulationObjective
 
 
 def selector(family: str = "bert", **settings) -> Selector:

@@ -22,7 +22,7 @@ from dialnb.claims.papers import FLOORS, compare_table, load_paper
 from dialnb.data import Dataset
 from dialnb.data.corpora import COLLECTIONS, sentences_of
 from dialnb.data.readers import Files
-from dialnb.data.readers.retrieval import sessions as sessions_of_groups
+from dialnb.data.readers.selection import sessions_of_groups
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Utterance
 from dialnb.data.tables import build_table
 from dialnb.evaluation import geometry

@@ -16,6 +16,7 @@ from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_w
 from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
+from dialnb.files import as_list
 
 
 class Unjudged(Lacking):
@@ -124,7 +125,7 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     asked = {"model": FLOORS}
     for name, wanted in where.items():
         if name not in ("model", "table", "encoder", "method"):
-            asked[name] = [*(wanted if isinstance(wanted, list) else [wanted]), None]
+            asked[name] = [*as_list(wanted), None]
     found = select(results, asked)
     here = select(found, {"table": where["table"]}) if "table" in where else found
     return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])

@@ -16,10 +16,11 @@ import pandas as pd
 from pandas import DataFrame
 
 from dialnb.claims.evidence import REPEATED
-from dialnb.claims.papers import FLOORS, Fields, Table, dataset_name, load_cells, load_paper, matches, select
+from dialnb.claims.papers import FLOORS, Fields, Labels, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
+from dialnb.files import as_list
 
 DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")
 """Row labels that describe a printed row but select no tidy rows by themselves."""
@@ -42,6 +43,9 @@ class Estimate:
     by_replicate: Mapping[Any, float] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
     over_items: float = nan
+
+
+Estimates = dict[str, Estimate]
 
 
 class Comparer:
@@ -98,7 +102,7 @@ class Comparer:
                 )
         return Comparison(self.slug, self.table, DataFrame(cells))
 
-    def _estimates(self, labels: Mapping[str, str]) -> dict[str, Estimate]:
+    def _estimates(self, labels: Labels) -> Estimates:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
         of_model = self._matches({"model": where["model"]})
@@ -108,7 +112,7 @@ class Comparer:
             datasets = []
             if column in self.spec.get("columns", {}) and not found.any():
                 chosen = self.spec["columns"][column]
-                datasets = np.atleast_1d((where | chosen).get("dataset", [])).tolist()
+                datasets = as_list((where | chosen).get("dataset", []))
                 found = self._matches(where) & self._matches(chosen)
                 of_each = (found & self._matches({"dataset": name}) for name in datasets)
                 found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
@@ -140,7 +144,7 @@ class Comparer:
             elif name.startswith("bundled/"):
                 yield f"bundled part of {datasets[0]}"
 
-    def _fill_averages(self, estimates: dict[str, Estimate], values: Fields) -> dict[str, float]:
+    def _fill_averages(self, estimates: Estimates, values: Fields) -> dict[str, float]:
         """Averages over the cells that ran; returns the paper's own over the same cells where some did not run."""
         same = {}
         for check in self.table.average_checks:
@@ -154,7 +158,7 @@ class Comparer:
                 same[column] = float(np.mean(printed))
         return same
 
-    def _summaries(self) -> dict[str, list[dict[str, Estimate]]]:
+    def _summaries(self) -> dict[str, list[Estimates]]:
         """For columns that summarise other tables: per named part of another, each model's mean over its cells."""
         found = {}
         for column, parts in self.spec.get("derived", {}).items():
@@ -173,19 +177,19 @@ class Comparer:
         printed = set()
         settings = []
         for row in self.table.rows:
-            printed.update(np.atleast_1d(row_selectors(self.spec, row.labels)["model"]).tolist())
+            printed.update(as_list(row_selectors(self.spec, row.labels)["model"]))
             setting = {name: text for name, text in row.labels.items() if name not in OF_MODELS}
             if setting not in settings and not self._constant(row.labels):
                 settings.append(setting)
         models = select(self.rows, {"table": self.table.id})["model"].unique()
         return [setting | {"model": model} for setting in settings for model in models if model not in printed]
 
-    def _constant(self, labels: Mapping[str, str]) -> str:
+    def _constant(self, labels: Labels) -> str:
         """The sentence of a row that is not measured by anyone who reads the paper."""
         rules = [rule for rule in self.spec.get("rows", ()) if "constant" in rule and _meets(labels, rule)]
         return rules[0]["constant"] if rules else ""
 
-    def _status(self, labels: Mapping[str, str], column: str, found: Estimate) -> tuple[str, str]:
+    def _status(self, labels: Labels, column: str, found: Estimate) -> tuple[str, str]:
         """ran, substitute, constant or not run, and the sentence that goes with it."""
         if found.seeds:
             return (SUBSTITUTE, "; ".join(found.stand_ins)) if found.stand_ins else (RAN, "")
@@ -198,7 +202,7 @@ class Comparer:
         named = {
             "table": [self.table.id],
             "model": [labels["model"], where["model"]],
-            "dataset": [labels["model"], *(wanted if isinstance(wanted, list) else [wanted])],
+            "dataset": [labels["model"], *as_list(wanted)],
             "column": [column],
         }
         cell = {**labels, "column": column}
@@ -212,7 +216,7 @@ class Comparer:
         return NOT_RUN, general[0] if general else "not part of this run"
 
 
-def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
+def row_selectors(spec: Fields, labels: Labels) -> Fields:
     """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
     where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
     for rule in spec.get("rows", ()):
@@ -222,7 +226,7 @@ def row_selectors(spec: Fields, labels: Mapping[str, str]) -> Fields:
     return where
 
 
-def _meets(labels: Mapping[str, str], rule: Fields) -> bool:
+def _meets(labels: Labels, rule: Fields) -> bool:
     return rule["if"].items() <= labels.items()
 
 
@@ -291,7 +295,7 @@ def printed_rows(slug: str) -> pd.DataFrame:
     for table in load_paper(slug).tables.values():
         for row in _rows_of(table, load_cells(slug).get("tables", {}).get(table.id) or {}):
             if not isinstance(row["model"], list) and row["model"] not in FLOORS:
-                found.append({name: one[0] if isinstance(one, list) else one for name, one in row.items()})
+                found.append({name: as_list(one)[0] for name, one in row.items()})
     return pd.DataFrame(found)
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dialnb.claims.papers import load_paper
-from dialnb.data import Dataset, load
-from dialnb.data.corpora import collection
+from dialnb.data import Dataset, Store, collection, load
 from dialnb.data.sources import known_name, read_registry
-from dialnb.data.store import Store
 from dialnb.errors import Offline
 
 NINE = "TOD-BERT"

@@ -27,12 +27,10 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from dialnb.claims.evidence import BY
 from dialnb.claims.papers import Fields, load_paper
 from dialnb.errors import DataError, UnknownName
-from dialnb.files import project_root, read_yaml
+from dialnb.files import as_list, project_root, read_yaml
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""
@@ -71,15 +69,14 @@ class Claim:
     @property
     def tables(self) -> list[str]:
         """The tables that it speaks of."""
-        return np.atleast_1d((self.published or self.rows).get("table", [])).tolist()
+        return as_list((self.published or self.rows).get("table", []))
 
     @property
     def sides(self) -> list[tuple[Mapping, Mapping]]:
         """The comparisons that a gain or an ordering consists of, as (better, worse)."""
         if self.order or self.pairs:
             return list(self.pairs) or list(zip(self.order[:-1], self.order[1:]))
-        others = self.worse if isinstance(self.worse, list) else [self.worse or {}]
-        return [(self.better, worse) for worse in others]
+        return [(self.better, worse) for worse in as_list(self.worse or {})]
 
 
 @cache
@@ -129,7 +126,7 @@ def _check(slug: str, entry: Fields, here: str) -> None:
     published = entry.get("published") or {}
     tables = [*paper.tables, *(figure["id"] for figure in paper.figures)]
     fields = chain(entry, *entry.get("readings", {}).values())
-    used_tables = chain(*(np.atleast_1d(part.get("table", [])) for part in (entry.get("rows", {}), published)))
+    used_tables = chain(*(as_list(part.get("table", [])) for part in (entry.get("rows", {}), published)))
     names = {
         "field": (fields, Claim.__dataclass_fields__),
         "kind": (filter(None, [entry.get("kind")]), NEEDED),

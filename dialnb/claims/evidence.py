@@ -18,6 +18,7 @@ from dialnb.claims.papers import Fields, select
 from dialnb.claims.rows import check_unambiguous
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slope_interval
+from dialnb.files import as_list
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
 """Columns within which two models are compared like with like; a claim may name its own."""
@@ -158,9 +159,7 @@ def curves(
 ) -> tuple[ndarray, ndarray]:
     """x, and y as [trainings, units, x]: the mean curve over the cells, of one side or of the difference of two."""
     keys = [*by, over]
-    found = measured(rows, sides[0], keys)
-    if len(sides) == 2:
-        found = differences(rows, *sides, keys)
+    found = (differences if len(sides) == 2 else measured)(rows, *sides, keys)
     if over not in found:
         raise Lacking(f"the rows have no column {over!r}")
     long = found.assign(**{over: pd.to_numeric(found[over].astype(object))})
@@ -204,14 +203,13 @@ def rank_agreement(rows: DataFrame, sides: Sequence[Mapping], by: Sequence[str])
     found = float(both.corr("spearman").iloc[0, 1])
     centre = atanh(np.clip(found, -0.999, 0.999))
     half = float(ndtri(0.975)) * sqrt((1 + found**2 / 2) / (len(both) - 3))
-    low = tanh(centre - half)
-    high = tanh(centre + half)
-    return Interval(found, min(low, found), max(high, found), len(both), "Fisher's z over models")
+    low, high = min(tanh(centre - half), found), max(tanh(centre + half), found)
+    return Interval(found, low, high, len(both), "Fisher's z over models")
 
 
 def describe(where: Fields) -> str:
     """Selectors in words, the model first."""
-    words = {name: " or ".join(map(str, one)) if isinstance(one, list) else str(one) for name, one in where.items()}
+    words = {name: " or ".join(map(str, as_list(one))) for name, one in where.items()}
     model = words.pop("model", "")
     others = ", ".join(f"{name} {text}" for name, text in words.items())
     return " with ".join(filter(None, [model, others])) or "any row"

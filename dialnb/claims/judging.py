@@ -44,7 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
-from dialnb.files import Fields, project_root, read_json, sha256
+from dialnb.files import Fields, as_list, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -91,8 +91,7 @@ def judge_claims(
         for name in ("estimate", "low", "high"):
             record[name] = record[name] if isfinite(record[name]) else None
         record["encoder_kind"] = encoder_kind(slug, verdict.encoders)
-        marks = ("", "") if verdict.verdict == NOT_RUN else strength(record)
-        record["strength"], record["strength_words"] = marks
+        record["strength"], record["strength_words"] = ("", "") if verdict.verdict == NOT_RUN else strength(record)
         records.append(record)
     return Judged(DataFrame(records, dtype=object))
 
@@ -148,7 +147,7 @@ def _weakness(verdict: Verdict) -> tuple[int, float]:
 def _why_not(claim: Claim, reasons: list[Mapping[str, str]]) -> str:
     """The recorded reason for a row that the claim needs, or for its whole table."""
     sides = [claim.rows, claim.better, claim.published or {}, *chain(*claim.sides)]
-    models = {model for side in sides for model in np.atleast_1d(side.get("model", [])).tolist()}
+    models = {model for side in sides for model in as_list(side.get("model", []))}
     for entry in reasons:
         if entry.get("model") in models and (not claim.tables or entry.get("table") in (None, "", *claim.tables)):
             return f"{entry['model']}: {entry['reason']}"
@@ -248,11 +247,10 @@ class _Judging:
         found = self._known(crossed_interval(strata).scaled(sign))
         of_all = self._known(crossed_interval(strata, 1 - 0.05 / pairs).scaled(sign))
         verdict = HOLDS if found.low > claim.margin else FAILS if of_all.high < claim.margin else UNDECIDED
+        joint = ""
         if verdict == UNDECIDED and found.high < claim.margin:  # alone it would fail: show what leaves it open
-            joint = f" that covers all {pairs} comparisons at 95 %"
-            yield "", self._worded(verdict, of_all, used, joint=joint, floor=floor)
-        else:
-            yield "", self._worded(verdict, found, used, floor=floor)
+            found, joint = of_all, f" that covers all {pairs} comparisons at 95 %"
+        yield "", self._worded(verdict, found, used, joint=joint, floor=floor)
 
     ordering = gain
 
@@ -361,7 +359,7 @@ class _Judging:
             values = part["value"].to_numpy()
             counted = Interval(*[float(values[0])] * 3, 1, "counted", 0.0)
             found = mean_interval(values) if len(values) > 1 else counted
-            label = " ".join(str(piece) for piece in name if piece)
+            label = " ".join(map(str, filter(None, name)))
             yield label, self._worded(_inside(found, *limits), found, rows, trained=False)
 
     def value(self) -> Verdict:
@@ -373,14 +371,13 @@ class _Judging:
             raise Lacking(f"{label}: {cell.note}")
         half = 0.0 if pd.isna(cell.half) else cell.half
         rows = select(self.case.results, {"table": cell.table, "model": cell.model})
-        trainings = rows["train_seed"].nunique() if "train_seed" in rows else 1
         found = Interval(
             cell.difference,
             cell.difference - half,
             cell.difference + half,
             int(cell.seeds),
             "ours minus printed",
-            trainings=trainings,
+            trainings=rows["training"].nunique(),
         )
         kind = load_paper(self.case.slug).tables[cell.table].kind
         trained = kind in ("results", "in-text") and self.case.trained(rows)
@@ -399,7 +396,7 @@ class _Judging:
     ) -> Verdict:
         """The verdict that the evidence carries, with what limits it and what would decide it."""
         claim = self.claim
-        unit = self.case.unit(rows, self.claim)
+        unit = self.case.unit(rows, claim)
         needed = None
         qualifier = ""
         trained = self.case.trained(rows) if trained is None else trained

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dialnb.errors import DataError, check_known
-from dialnb.files import Fields, project_root, read_yaml
+from dialnb.files import Fields, as_list, project_root, read_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,13 +32,15 @@ FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
 Cell = float | int | str | None
+Labels = Mapping[str, str]
+"""What tells a printed row from the others."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One printed row: what identifies it (`model`, `setting`, `backbone` ...) and one value per column."""
 
-    labels: Mapping[str, str]
+    labels: Labels
     values: tuple[Cell, ...]
 
 
@@ -164,8 +166,7 @@ def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
     for column, wanted in where.items():
         if column not in rows:
             return np.zeros(len(rows), bool)
-        many = wanted if isinstance(wanted, list | tuple) else [wanted]
-        named = {_readable(one, column) for one in many}
+        named = {_readable(one, column) for one in as_list(wanted)}
         codes, values = pd.factorize(rows[column], use_na_sentinel=False)
         kept &= np.array([_readable(value, column) in named for value in values], bool)[codes]
     return kept

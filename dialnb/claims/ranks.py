@@ -36,13 +36,13 @@ def friedman(scores: DataFrame) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-def nemenyi_difference(methods: int, tasks: int, level: float = 0.05) -> float:
+def nemenyi_difference(methods: int, tasks: int) -> float:
     """How far the mean ranks of two methods must differ to be told apart: q sqrt(k (k + 1) / (6 N)).
 
     >>> round(nemenyi_difference(4, 14), 2)
     1.25
     """
-    quantile = float(stats.studentized_range.ppf(1 - level, methods, inf)) / sqrt(2)
+    quantile = float(stats.studentized_range.ppf(0.95, methods, inf)) / sqrt(2)
     return quantile * sqrt(methods * (methods + 1) / (6 * tasks))
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -103,7 +102,7 @@ def read_by(encoder: str, weights: str = "") -> tuple[str, ...]:
     return tuple((read_json(path) or {}).get("read", ()))
 
 
-def leaks(encoder: str, test: str, weights: Mapping[str, str] = MappingProxyType({})) -> str:
+def leaks(encoder: str, test: str, weights: Mapping[str, str] = {}) -> str:
     """A sentence that says what an encoder has read of a test set, empty where it has not.
 
     The encoder may be described by the one that it started from, as result rows do; ``weights`` are the hashes of the

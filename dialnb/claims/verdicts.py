@@ -11,9 +11,9 @@ from dialnb.claims.papers import Fields, load_cells
 from dialnb.claims.rendering import render
 from dialnb.evaluation.intervals import PLACE
 
-HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = "holds", "fails", "undecided", "contradicted", "not run"
-VERDICTS = (HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN)
-MARKS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", CONTRADICTED: "≠", NOT_RUN: "○"}
+VERDICTS = ("holds", "fails", "undecided", "contradicted", "not run")
+HOLDS, FAILS, UNDECIDED, CONTRADICTED, NOT_RUN = VERDICTS
+MARKS = dict(zip(VERDICTS, "✓✗?≠○"))
 
 ENOUGH = 3
 """Trainings from which a difference between trained models may be called a result."""
@@ -93,7 +93,7 @@ def interval_text(record: Fields) -> str:
 def encoder_kind(slug: str, names: Sequence[str]) -> str:
     """The weakest kind among the encoders behind a verdict: the paper's own, pretrained elsewhere, or made here."""
     used = [name for name in names if name and name != "none"]
-    own = (load_cells(slug) or {}).get("encoders", []) if slug else []
+    own = load_cells(slug).get("encoders", [])
     kinds = [FROM_SCRATCH if MADE_HERE.search(name) else OWN_KIND if name in own else PRETRAINED for name in used]
     return min(kinds, key=(FROM_SCRATCH, PRETRAINED, OWN_KIND).index, default="")
 

@@ -13,12 +13,12 @@ from click import Choice, IntRange, argument, command, option
 
 from dialnb.commands import JSON, together
 from dialnb.errors import BadParameter, DataError, check_known
+from dialnb.files import make_folder, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dialnb.data.corpora import Conversation
-    from dialnb.data.datasets import Dataset
+    from dialnb.data import Conversation, Dataset
     from dialnb.models.encoder import Encoder
     from dialnb.models.selector import Selector
     from dialnb.training.loop import TrainingResult
@@ -131,8 +131,7 @@ def evaluate(
     """
     import pandas as pd
 
-    from dialnb.evaluation import bundled, own
-    from dialnb.evaluation.foreign import as_encoder
+    from dialnb.evaluation import as_encoder, bundled, own
     from dialnb.models.places import encoder_name
 
     if tasks and not data:
@@ -194,7 +193,6 @@ def diaeval(encoder: str, data: str, as_json: bool, out: Path | None, **limits: 
     from dialnb.claims.papers import load_cells
     from dialnb.evaluation.diaeval import run_diaeval
     from dialnb.evaluation.foreign import as_encoder
-    from dialnb.files import make_folder
     from dialnb.models.places import encoder_name
 
     load_cells("wmdc")  # the tables are printed beside the paper's: without those, do not begin
@@ -288,8 +286,6 @@ def conversations(corpus: str, only: str | None, columns: Sequence[str]) -> list
 
 def checkpoints(out: Path) -> Path:
     """The folder of the checkpoints, beside that of the encoder, once both can be written."""
-    from dialnb.files import make_folder
-
     return make_folder(out.with_name(f"{out.name}.checkpoints"))
 
 
@@ -305,7 +301,6 @@ def save(
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
-    from dialnb.files import write_json
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
     from dialnb.runs.stages import MEASURED

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from click import Choice, Context, IntRange, argument, command, option, pass_context
 
 from dialnb.commands import PROJECT, together
-from dialnb.files import project_root
+from dialnb.errors import DataError
+from dialnb.files import project_root, read_run, read_yaml
 
 if TYPE_CHECKING:
     from dialnb.runs.profiles import Profiles
@@ -41,8 +42,6 @@ def init(folder: Path) -> None:
     Copies notebooks/, papers/ and workflow/ into FOLDER. Commands that run there, or in a folder below, then use these
     copies in place of those that came with the package.
     """
-    from dialnb.errors import DataError
-
     root, names = project_root(), ("notebooks", "papers", "workflow")
     if there := [name for name in names if (folder / name).exists()]:
         raise DataError(f"{folder} already holds {', '.join(there)}, left as they are; name another folder")
@@ -57,8 +56,6 @@ def init(folder: Path) -> None:
 @NOTEBOOKS
 def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
     """List the papers, their profiles, and what has run."""
-    from dialnb.errors import DataError
-    from dialnb.files import read_run, read_yaml
     from dialnb.runs.profiles import known_papers, load_profiles
 
     root = project_root(root)

@@ -8,6 +8,7 @@ from click import argument, command, option
 
 from dialnb.commands import PROJECT
 from dialnb.commands.runs import chosen_papers
+from dialnb.files import make_folder, project_root, read_rows, table_at
 
 
 @command()
@@ -35,7 +36,6 @@ def pack(
 
     Writes one archive with all that a GPU machine needs to run papers (by name, or 'all').
     """
-    from dialnb.files import project_root
     from dialnb.runs import pack as packing
 
     root = project_root(root)
@@ -63,7 +63,6 @@ def export(run: Path, model: str, destination: Path, push: str | None) -> None:
     MODEL is named as in the tables, e.g. DSE; DEST becomes a folder that sentence-transformers reads.
     """
     from dialnb.ecosystem import hub
-    from dialnb.files import read_rows, table_at
     from dialnb.runs import tools
 
     tools.export(run, model, destination)
@@ -98,7 +97,6 @@ def merge(runs: Sequence[Path], output: Path) -> None:
 
     RUN is a run folder, or one that holds some.
     """
-    from dialnb.files import make_folder
     from dialnb.report.gather import find_runs
     from dialnb.runs import tools
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from dialnb.data.datasets import load
-from dialnb.data.records import TEXTS, Record
+from dialnb.data.records import TEXTS, Record, Texts
 from dialnb.data.sources import known_name, read_registry
 from dialnb.data.store import Store
 from dialnb.errors import DataError
+from dialnb.files import as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Conversation:
     """The utterances of one dialogue; ``paired`` is False where neighbours do not answer each other (loose lines)."""
 
     corpus: str
-    utterances: tuple[str, ...]
+    utterances: Texts
     paired: bool = True
 
     def __len__(self) -> int:
@@ -65,7 +66,7 @@ def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator
                 yield Conversation(part.label, said, part.paired)
 
 
-def sentences_of(record: Record) -> tuple[str, ...]:
+def sentences_of(record: Record) -> Texts:
     """What a record says, utterance by utterance: white space folded, empty ones left out.
 
     Of records that are no dialogues it is every sentence: pairs, contexts and candidates.
@@ -73,8 +74,7 @@ def sentences_of(record: Record) -> tuple[str, ...]:
     said = []
     for path in TEXTS[type(record)]:
         name, _, within = path.partition(".")
-        value = getattr(record, name)
-        for part in (value,) if isinstance(value, str) else value:
+        for part in as_list(getattr(record, name)):
             said.append(getattr(part, within) if within else part)
     return tuple(text for raw in said if (text := " ".join(raw.split())))
 

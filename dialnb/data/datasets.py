@@ -23,7 +23,7 @@ from dialnb.data.records import TEXTS, Record
 from dialnb.data.store import Store, default_store
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError, Offline, check_known, first_sentence
-from dialnb.files import digest_of, project_root, read_yaml
+from dialnb.files import as_list, digest_of, project_root, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ def records_path(reader: Reader, variant: str | None, store: Store, fingerprint:
     """Where the parsed records lie in the cache, or would; nothing is read."""
     variant = reader.variant(variant)
     fingerprint = fingerprint or _fingerprint(reader, variant, store)
-    return Path(store.cache) / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.json"
+    return store.cache / "records" / f"{reader.dataset}-{variant or 'all'}-{fingerprint[:16]}.json"
 
 
 _in_use: WeakValueDictionary[Path, Table] = WeakValueDictionary()
@@ -217,7 +217,7 @@ def choose_datasets(entries: Iterable[str | list[str]], level: str) -> Found:
     check_known("level of data", level, LEVELS)
     found, lacking = {}, {}
     for entry in entries:
-        choices = [CHOICE.fullmatch(text) for text in ([entry] if isinstance(entry, str) else entry)]
+        choices = [CHOICE.fullmatch(text) for text in as_list(entry)]
         wanted = " or ".join(dict.fromkeys(choice["name"] for choice in choices))
         reason = f"needs {wanted}, which is not bundled: profile 'gpu', or data={_level(choices[-1])}"
         for choice in choices:

@@ -35,10 +35,14 @@ from dialnb.files import digest_of
 
 VERSION = 2
 SUFFIXES = (".csv", ".tsv", ".jsonl")
+Columns = Mapping[str, str]
+"""What a file calls our columns."""
 SHOWN = 5  # bad rows that an error names
+Sheet = tuple[list[str], list[tuple[int, Row]]]
+"""The names of the columns, and (line, row) of every row."""
 
 
-def from_file(path: str | Path, *, columns: Mapping[str, str] | None = None, held_out: float = 0.0) -> Dataset:
+def from_file(path: str | Path, *, columns: Columns | None = None, held_out: float = 0.0) -> Dataset:
     """The records of a comma-, semicolon- or tab-separated file with a header, or of one JSON object a line (.jsonl).
 
     See the module for its columns; ``columns`` says what the file calls them: ``{"text": "Utterance"}``. In JSON, slots
@@ -86,7 +90,7 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> list[Record]:
+def _records(name: str, form: str, data: bytes, columns: Columns) -> list[Record]:
     """All records, or one error that names the first bad rows."""
     try:
         text = data.decode("utf-8-sig")
@@ -112,7 +116,7 @@ def _records(name: str, form: str, data: bytes, columns: Mapping[str, str]) -> l
     return joined(records) if kind.record is Turn else records
 
 
-def _csv_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
+def _csv_rows(text: str, name: str) -> Sheet:
     """The names of the columns, and (line, row) of every row."""
     separator = max(",;\t", key=text.partition("\n")[0].count)
     lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
@@ -127,7 +131,7 @@ def _csv_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
     return header, rows
 
 
-def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
+def _json_rows(text: str, name: str) -> Sheet:
     """All keys, and (line, object) of every line that is not blank."""
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -145,7 +149,7 @@ def _json_rows(text: str, name: str) -> tuple[list[str], list[tuple[int, Row]]]:
     return list(dict.fromkeys(key for _, row in rows for key in row)), rows
 
 
-def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+def _called(name: str, header: Sequence[str], columns: Columns) -> dict[str, str]:
     """Our name of a column -> its name in the file; letters' case does not matter."""
     for ours, theirs in columns.items():
         check_known("column of own data", ours, FIELDS)
@@ -166,7 +170,7 @@ def _called(name: str, header: Sequence[str], columns: Mapping[str, str]) -> dic
     return called | dict(columns)
 
 
-def _kind(name: str, header: Sequence[str], called: Mapping[str, str]) -> Kind:
+def _kind(name: str, header: Sequence[str], called: Columns) -> Kind:
     """What the file holds; columns that are not read, though some of ours are missing, are pointed out."""
     for kind in KINDS:
         if set(kind.required) <= set(called):

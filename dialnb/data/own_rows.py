@@ -9,18 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dialnb.data.readers import SPEAKERS, SPLITS, unique
-from dialnb.data.records import (
-    Dialogue,
-    InferenceItem,
-    IntentUtterance,
-    QuestionAnswer,
-    Record,
-    ScoredPair,
-    SelectionGroup,
-    Slot,
-    Texts,
-    Utterance,
-)
+from dialnb.data.records import RECORDS, Dialogue, Record, Slot, Slots, Texts, Utterance
+from dialnb.data.sources import read_registry
 from dialnb.data.tables import fields
 from dialnb.files import digest_of
 
@@ -43,8 +33,8 @@ class Kind:
 
     what: str
     record: type
-    required: Texts
-    optional: Texts
+    required: list[str]
+    optional: list[str]
 
     def make(self, row: Row) -> Record | Turn:
         """The record of a row, field by field."""
@@ -57,20 +47,8 @@ class Kind:
         return self.record(**values)
 
 
-KINDS = (
-    Kind(
-        "dialogues, one row an utterance",
-        Turn,
-        ("dialogue", "text"),
-        ("speaker", "acts", "slots", "intent", "domain", "split"),
-    ),
-    Kind("utterances", IntentUtterance, ("text",), ("intent", "slots", "domain", "split")),
-    Kind("judged dialogues", InferenceItem, ("utterances", "label"), ("id", "split")),
-    Kind("dialogues, one row each", Dialogue, ("utterances",), ("id", "domain", "split")),
-    Kind("response selection", SelectionGroup, ("context", "candidates"), ("labels", "id", "split")),
-    Kind("questions with answers", QuestionAnswer, ("question", "answer"), ("category",)),
-    Kind("similarity", ScoredPair, ("first", "second", "score"), ("split",)),
-)
+MADE = RECORDS | {"Turn": Turn}
+KINDS = [Kind(**kind | {"record": MADE[kind["record"]]}) for kind in read_registry("own")]
 """The first that fits is taken."""
 
 FIELDS = unique(field for kind in KINDS for field in (*kind.required, *kind.optional))
@@ -124,7 +102,7 @@ def _split(row: Row) -> str:
     return SPLITS[name]
 
 
-def _slots(row: Row, aligned: bool = True) -> tuple[Slot, ...]:
+def _slots(row: Row, aligned: bool = True) -> Slots:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text

@@ -20,6 +20,9 @@ class Slot:
     end: int = -1
 
 
+Slots = tuple[Slot, ...]
+
+
 @record
 class Utterance:
     """Everything one speaker says in one turn. ``speaker`` is "user" or "system", or a nickname in chat logs."""
@@ -27,7 +30,7 @@ class Utterance:
     speaker: str
     text: str
     acts: Texts = ()
-    slots: tuple[Slot, ...] = ()
+    slots: Slots = ()
     intent: str = ""
 
 
@@ -47,7 +50,7 @@ class IntentUtterance:
 
     text: str
     intent: str
-    slots: tuple[Slot, ...] = ()
+    slots: Slots = ()
     domain: str = ""
     split: str = "train"
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, unquote
 
+from dialnb.data.records import Texts
 from dialnb.errors import UnknownName, check_known
 from dialnb.files import read_yaml
 
@@ -33,11 +34,11 @@ class SourceFile:
     """
 
     key: str
-    urls: tuple[str, ...] = ()
+    urls: Texts = ()
     sha256: str = ""
     size: int = 0
     licence: str = ""
-    members: tuple[str, ...] = ()
+    members: Texts = ()
     members_sha256: str = ""
     note: str = ""
 
@@ -57,7 +58,7 @@ class Source:
 
     name: str
     title: str
-    papers: tuple[str, ...]
+    papers: Texts
     licence: str
     redistributable: bool | None = None
     citation: str = ""

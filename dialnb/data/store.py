@@ -75,9 +75,7 @@ class Store:
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
         self.patience = patience or Patience()
-        self.trusted: dict[Path, tuple[int, int]] = {}
-        self.web_mirrors: list[str] = []
-        self.mirror_folders: list[Path] = []
+        self.trusted, self.web_mirrors, self.mirror_folders = {}, [], []
         for root in split_roots(self.mirror):
             folder = Path(root).expanduser()
             if root.startswith(WEB):
@@ -98,7 +96,7 @@ class Store:
         wanted = self._wanted(source, key)
         try:
             if not wanted.is_intact():
-                for folder in (wanted.target.parent, self.cache / "partial", self.cache / "locks"):
+                for folder in (wanted.target.parent, self.cache / "partial"):
                     folder.mkdir(parents=True, exist_ok=True)
                 with FileLock(self.cache / "locks" / f"{wanted.tag(key)}.lock"):
                     if not wanted.is_intact():
@@ -116,10 +114,8 @@ class Store:
         Files that nobody could check yet are left out unless the pattern names one exactly.
         """
         entry = get_source(source)
-        keys = []
-        for file in entry.files:
-            if file.key == pattern or (file.verified and fnmatchcase(file.key, pattern)):
-                keys.append(file.key)
+        checked = [file.key for file in entry.files if file.verified or file.key == pattern]
+        keys = [key for key in checked if key == pattern or fnmatchcase(key, pattern)]
         if not keys:
             raise DataError(f"{entry.name} has no file that matches {pattern!r}. {entry.coverage}")
         return self.fetch(entry.name, sorted(keys))
@@ -314,7 +310,6 @@ class Wanted:
         """Hand out the file without hashing it again, and record its hash where the registry has another or none."""
         self.store.trusted[self.target] = _state(self.target)
         if sha256 not in (self.file.sha256, self.recorded()):
-            (self.store.cache / "locks").mkdir(parents=True, exist_ok=True)
             with FileLock(self.store.cache / "locks" / "recorded.lock"):
                 entry = {"sha256": sha256, "first seen": date.today().isoformat()}
                 records = self._records() | {f"{self.source.name}/{self.file.key}": entry}

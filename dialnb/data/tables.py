@@ -23,6 +23,8 @@ from dialnb.errors import DataError
 from dialnb.files import digest_of, make_folder, write_whole
 
 FORMAT = 1
+Skipped = dict[str, int]
+"""How much a reader left out, by reason."""
 
 fields = functools.cache(typing.get_type_hints)
 """The fields of a record with their types, in order."""
@@ -67,7 +69,7 @@ class Table:
 
     kind: str
     cells: list[list]
-    skipped: dict[str, int]
+    skipped: Skipped
 
     @property
     def record(self) -> type:
@@ -77,7 +79,7 @@ class Table:
         return len(self.cells)
 
 
-def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: dict[str, int] | None = None) -> Table:
+def build_table(items: Iterable[Record], path: Path, fingerprint: str, skipped: Skipped | None = None) -> Table:
     """Write records to ``path`` in one step (a reader never sees half a file) and give them as a table.
 
     ``skipped`` is looked at once all records are read. If another process builds the same file, wait for it and use it.
@@ -108,7 +110,7 @@ def open_table(path: Path, fingerprint: str) -> Table | None:
         return None
 
 
-def _text(items: Iterable[Record], fingerprint: str, skipped: dict[str, int] | None) -> str:
+def _text(items: Iterable[Record], fingerprint: str, skipped: Skipped | None) -> str:
     """The file of all records, which must be of one kind."""
     records = list(items)
     kinds = sorted({type(record).__name__ for record in records})

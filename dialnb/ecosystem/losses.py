@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.ecosystem import citation
-from dialnb.training.objectives import HEADS
-from dialnb.training.objectives_dialogue import MatchingGuidedObjective
+from dialnb.training.objectives import HEADS, MatchingGuidedObjective
 
 Features = Iterable[dict[str, Tensor]]
 

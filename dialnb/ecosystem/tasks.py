@@ -17,16 +17,20 @@ from typing import Any, ClassVar
 from pandas import DataFrame
 
 from dialnb import __version__
-from dialnb.data import load
-from dialnb.data.datasets import named_data
+from dialnb.data import load, named_data
 from dialnb.data.sources import load_registry
 from dialnb.ecosystem import citation
-from dialnb.evaluation import diaeval, evaluate_adversarial, evaluate_prototypes, evaluate_scope
+from dialnb.evaluation import (
+    EncodeOnce,
+    as_encoder,
+    diaeval,
+    evaluate_adversarial,
+    evaluate_prototypes,
+    evaluate_scope,
+    tidy_frame,
+)
 from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
-from dialnb.evaluation.foreign import as_encoder
-from dialnb.evaluation.metrics import tidy_frame
 from dialnb.evaluation.selection import cosine_scorer
-from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.readings import thin
 from dialnb.files import read_yaml
 
@@ -40,22 +44,15 @@ except ImportError as error:
 def described(name: str) -> TaskMetadata:
     """Describe a task as `tasks.yaml` does; licences are those of the registry."""
     about = read_yaml(Path(__file__).with_name("tasks.yaml"))[name]
-    licences = {load_registry()[source].licence.lower() for source in about["sources"].values()}
+    sources, paper = about.pop("sources"), about.pop("paper")
+    licences = {load_registry()[source].licence.lower() for source in sources.values()}
     return TaskMetadata(
         name=name,
-        description=about["description"],
-        reference=about.get("reference"),
+        **about,
         dataset={"path": "dialnb/bundled", "revision": __version__},
-        type=about["kind"],
-        category="t2c" if "Classification" in about["kind"] else "t2t",
-        eval_langs={subset: ["eng-Latn"] for subset in about["sources"]},
-        main_score=about["main_score"],
-        domains=["Spoken", "Written"],
-        task_subtypes=["Dialog Systems"],
+        eval_langs={subset: ["eng-Latn"] for subset in sources},
         license=licences.pop() if len(licences) == 1 else "multiple",
-        annotations_creators="derived",
-        sample_creation="found",
-        bibtex_citation=citation(about["paper"]),
+        bibtex_citation=citation(paper),
     )
 
 

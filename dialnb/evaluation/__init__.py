@@ -15,10 +15,12 @@ ROOMS = {
     "actions": "act_tagging_examples evaluate_actions finetune_actions next_act_examples",
     "adversarial": "build_adversarial evaluate_adversarial",
     "diaeval": "evaluate_inference",
+    "foreign": "as_encoder",
     "intent": "evaluate_knn evaluate_prototypes finetune_intents",
-    "retrieval": "evaluate_retrieval",
+    "metrics": "Scores each_group evaluator group_scores tidy_frame tidy_rows",
     "scope": "evaluate_scope",
     "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
-    "similarity": "evaluate_nli_probe evaluate_similarity",
+    "similarity": "evaluate_nli_probe evaluate_retrieval evaluate_similarity",
+    "vectors": "EncodeOnce Examples SupportsEncode encode label_ids nearest normalise",
 }
 __all__, __getattr__, __dir__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from dialnb.data.records import Dialogue
+from dialnb.data.records import Dialogue, Texts
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import ACTIONS, FineTuning, few_shot_logits
 from dialnb.evaluation.foreign import as_trainable
@@ -29,7 +29,7 @@ class ActionExample:
     """An input text, the acts to predict from it, and the dialogue that it comes from, where that is asked for."""
 
     text: str
-    acts: tuple[str, ...]
+    acts: Texts
     dialogue: str = ""
 
 

@@ -3,11 +3,10 @@
 from pandas import DataFrame, concat
 
 from dialnb.data import Dataset, load
-from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
 from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.vectors import Examples, SupportsEncode
-from dialnb.examples.readings import thin
+from dialnb.examples.readings import Limit, thin
 
 INTENT_SETS = {
     "Clinc150": ("CLINC150", "full"),
@@ -17,9 +16,9 @@ INTENT_SETS = {
 }
 
 
-def train_and_test(records: Dataset, limit: int | None = None, split: str = "test") -> tuple[Examples, Examples]:
+def train_and_test(records: Dataset, limit: Limit = None, split: str = "test") -> tuple[Examples, Examples]:
     """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
-    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
+    parts = {"train": [], split: []}
     for record in records.filter(split=tuple(parts)):
         if record.intent != "oos":
             parts[record.split].append(record)

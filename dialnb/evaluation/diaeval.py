@@ -21,9 +21,7 @@ import numpy as np
 from numpy import ndarray
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.datasets import named_data
-from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, conversation_of
+from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
@@ -33,7 +31,7 @@ from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
 from dialnb.examples.acts import act_columns, with_universal_acts
-from dialnb.examples.readings import thin
+from dialnb.examples.readings import Limit, thin
 
 GROUPS = 10
 SPLITS = ("train", "dev", "test")
@@ -69,14 +67,14 @@ def short_enough(item: InferenceItem) -> bool:
 
 
 def asked_actions(
-    records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None, separator: str = "[SEP]"
+    records: Dataset, dataset: str, limit: Limit = None, train_limit: Limit = None, separator: str = "[SEP]"
 ) -> dict[str, list[ActionExample]]:
     """The samples of each split that are learned from and scored: every utterance from the third on.
 
     Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
     acts are unknown; in the official files it has none, and that is its label.
     """
-    found: dict[str, list[ActionExample]] = {split: [] for split in SPLITS}
+    found = {split: [] for split in SPLITS}
     for number, dialogue in enumerate(dialogues_of(records, dataset)):
         for example in next_act_examples([dialogue], separator=separator):
             if example.acts or records.variant == "official":
@@ -85,7 +83,7 @@ def asked_actions(
 
 
 def asked_items(
-    records: Dataset, dataset: str, limit: int | None = None, train_limit: int | None = None
+    records: Dataset, dataset: str, limit: Limit = None, train_limit: Limit = None
 ) -> dict[str, list[InferenceItem]]:
     """The judged dialogues of each split that are learned from and scored; without a training split all are a test."""
     items = [item for item in records if dataset != "DECODE" or short_enough(item)]
@@ -95,7 +93,7 @@ def asked_items(
     return {split: thin(part, train_limit if split == "train" else limit) for split, part in splits.items()}
 
 
-def asked_lists(records: Dataset, groups: int | None = None) -> list[SelectionGroup]:
+def asked_lists(records: Dataset, groups: Limit = None) -> list[SelectionGroup]:
     """The lists of candidates that are scored."""
     return thin(records.filter(split=("dev", "test")), groups)
 
@@ -108,14 +106,14 @@ def conversations(records: Sequence) -> ndarray:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
+def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
     parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
     groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
     return evaluate_actions(encoder, *parts.values(), dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
-def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
+def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
     parts = asked_actions(records, dataset, **limits)
     groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
@@ -155,7 +153,7 @@ def _answer_scores(answers: ndarray, labels: ndarray, groups: ndarray, **setting
     return group_scores(lambda rows: {"Accuracy": accuracy(answers[rows], labels[rows])}, groups, **settings)
 
 
-def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
+def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
     """Table 3: accuracy, and that of the majority label (protocol ``floor``).
 
     A dataset without a training split is cross-validated: every group is the test set once, the next one is for
@@ -169,7 +167,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
     rows = []
     for group in np.unique(groups).tolist():
         held_out = (group + 1) % (groups.max() + 1)
-        folds: dict[str, list[InferenceItem]] = {split: [] for split in SPLITS}
+        folds = {split: [] for split in SPLITS}
         for item, number in zip(parts["test"], groups):
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
         found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
@@ -177,7 +175,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
     return concat(rows, ignore_index=True)
 
 
-def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: int | None) -> DataFrame:
+def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
     """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
 
     Groups are those of the models.
@@ -190,7 +188,7 @@ def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits
     return score(answers, labels, conversations(asked), dataset=dataset, method="majority")
 
 
-def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: int | None = None) -> DataFrame:
+def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: Limit = None) -> DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
     chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
@@ -199,13 +197,12 @@ def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups
 
 
 class Test(NamedTuple):
-    """One part of the benchmark: table, name, function, what `papers/wmdc/data.yaml` calls its data, and its limits."""
+    """One part of the benchmark: table, name, function, and what `papers/wmdc/data.yaml` calls its data."""
 
     table: str
     name: str
     function: Callable[..., DataFrame]
     data: str
-    settings: tuple[str, ...] = ("limit", "train_limit")
 
 
 BENCHMARK = (
@@ -213,7 +210,7 @@ BENCHMARK = (
     Test("T3", "dialogue inference", inference_of, "consistency"),
     Test("T3", "dialogue inference", inference_of, "contradiction"),
     Test("T3", "dialogue inference", inference_of, "entailment"),
-    Test("T4", "response retrieval", retrieval_of, "candidates", ("groups",)),
+    Test("T4", "response retrieval", retrieval_of, "candidates"),
 )
 
 
@@ -221,9 +218,9 @@ def run_diaeval(
     encoder: SupportsEncode,
     data: str = "bundled",
     *,
-    limit: int | None = None,
-    train_limit: int | None = None,
-    groups: int | None = None,
+    limit: Limit = None,
+    train_limit: Limit = None,
+    groups: Limit = None,
     progress: Callable[[str], Any] = lambda line: None,
     keep: Callable[[DataFrame], Any] = lambda rows: None,
 ) -> DataFrame:
@@ -238,16 +235,15 @@ def run_diaeval(
         keep: is called with all rows so far after each dataset, so that what is interrupted is not lost.
     """
     encoder = as_encoder(encoder)
-    limits = {"limit": limit, "train_limit": train_limit, "groups": groups}
     rows = []
     missing = {}
     for test in BENCHMARK:
+        limits = {"groups": groups} if test.table == "T4" else {"limit": limit, "train_limit": train_limit}
         sets, lacking = named_data("wmdc", test.data, data)
         missing |= lacking
         for dataset, records in sets.items():
             progress(f"{test.name}: {dataset}")
-            chosen = {name: limits[name] for name in test.settings}
-            rows.append(test.function(encoder, records, dataset, **chosen).assign(table=test.table))
+            rows.append(test.function(encoder, records, dataset, **limits).assign(table=test.table))
             frame = concat(rows, ignore_index=True)
             keep(frame)
     frame.attrs["not_run"] = missing

@@ -18,6 +18,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import get_linear_schedule_with_warmup
 
 from dialnb.errors import TrainingError
 from dialnb.evaluation.metrics import Score
@@ -38,7 +39,6 @@ class FineTuning:
     eval_steps: int
     max_length: int
     dropout: float = 0.0
-    warmup: float = 0.05
     narrow: bool = False
     """Whether a GPU computes in bfloat16 (weights in float32), which pays for large batches, or in TF32."""
 
@@ -50,6 +50,8 @@ class FineTuning:
 INTENTS = FineTuning(3e-5, batch_size=16, epochs=50, patience=5, eval_steps=10, max_length=64, dropout=0.1)
 RESPONSES = FineTuning(3e-5, batch_size=100, epochs=50, patience=3, eval_steps=50, max_length=128, narrow=True)
 ACTIONS = FineTuning(5e-5, batch_size=32, epochs=100, patience=3, eval_steps=30, max_length=32, dropout=0.2)
+WARMUP = 0.05
+"""The share of the steps in which the rate rises."""
 TRAINING_SEED = 24
 """Seed of initialisation, order and dropout, the same for every split as in the authors' code."""
 
@@ -68,10 +70,7 @@ def finetune(
     """
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.0, fused=True)
     total = max(1, n * recipe.epochs // recipe.batch_size)
-    warm = int(total * recipe.warmup)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda s: s / max(1, warm) if s < warm else max(0.0, (total - s) / max(1, total - warm))
-    )
+    schedule = get_linear_schedule_with_warmup(optimiser, int(total * WARMUP), total)
     generator = np.random.default_rng(TRAINING_SEED)
     interval = max(recipe.eval_steps, -(-n // recipe.batch_size))
     best = 0.0
@@ -183,7 +182,7 @@ def few_shot_logits(
     ``train`` are texts and targets; the ``labels`` tell how many examples of each are drawn.
     """
     texts, targets = train
-    tokens, asked = (encoder.tokenize(part, recipe.max_length, "right") for part in (texts, test))
+    tokens, asked = (encoder.tokenize(part, recipe.max_length) for part in (texts, test))
     for (k, seed), split in few_shot_splits(labels, *draws).items():
         parts = [(tokens[part], targets[part]) for part in (split.train, split.validation)]
         logits = in_batches(fit_classifier(encoder, *parts, score, recipe), asked)

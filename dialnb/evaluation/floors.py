@@ -98,7 +98,7 @@ class Lexical:
 
 def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: int):
     """Candidates by TF-IDF with their context, both cut as the input of a cross-encoder is (`Layout.selection`)."""
-    marked = add_marks(encoder, 0)
+    marked = add_marks(encoder)
     layout = Layout.of(marked, min(max_length, marked.max_length))
     words = Lexical(marked, [text for group in groups for text in (*group.context, *group.candidates)])
 

@@ -24,13 +24,9 @@ def class_prototypes(support: ndarray, labels: ndarray, form: Form = "code") -> 
     paper speaks of cosine, which normalises them again ("cosine"). With one shot the two are the same.
     """
     classes, members = np.unique(labels, return_inverse=True)
-    if sparse.issparse(support):
-        member_of = sparse.csr_matrix((np.ones(len(members)), (members, np.arange(len(members)))))
-        means = (member_of @ normalise(support)).toarray()
-    else:
-        means = np.zeros((len(classes), support.shape[1]))
-        np.add.at(means, members, normalise(support))
-    means /= np.bincount(members)[:, None]
+    member_of = sparse.csr_matrix((np.ones(len(members)), (members, np.arange(len(members)))))
+    sums = member_of @ normalise(support)
+    means = (sums.toarray() if sparse.issparse(sums) else sums) / np.bincount(members)[:, None]
     return classes, normalise(means) if form == "cosine" else means
 
 

@@ -60,7 +60,6 @@ def fit_linear(
     """
     (vectors, targets), (held_out, held_out_targets) = train, validation
     vectors = np.asarray(vectors, np.float64)
-    held_out = np.asarray(held_out, np.float64)
     mean, to_white = whitening(vectors)
     several = targets.ndim == 2
     classes = targets.shape[1] if several else 1 + int(max(targets.max(), held_out_targets.max()))

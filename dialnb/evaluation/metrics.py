@@ -21,6 +21,8 @@ COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
 Score = Callable[[ndarray, ndarray], float]
 """A validation metric: of logits and targets."""
+RowsScore = Callable[[ndarray], Mapping[str, float]]
+"""Values by metric: of the numbers of test rows."""
 Scores = Iterator[tuple[Mapping[str, float], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
@@ -64,7 +66,7 @@ def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., Data
     return make
 
 
-def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray) -> dict[int, dict[str, float]]:
+def group_values(score: RowsScore, groups: ndarray) -> dict[int, dict[str, float]]:
     """One value per metric and group of test items; their mean is the score of all items, their spread its uncertainty.
 
     ``score`` takes row numbers, ``groups`` holds the group of every row. This is the grouped jackknife: scoring without
@@ -80,7 +82,7 @@ def group_values(score: Callable[[ndarray], Mapping[str, float]], groups: ndarra
     if len(names) == 1:
         return {names[0]: dict(whole)}
     without = [score(np.flatnonzero(groups != name)) for name in names]
-    values: dict[int, dict[str, float]] = {name: {} for name in names}
+    values = {name: {} for name in names}
     for metric, value in whole.items():
         left = np.array([scores[metric] for scores in without])
         moved = (len(names) - 1) * (left.mean() - left)
@@ -98,7 +100,7 @@ def each_group(evaluate: Callable[[list], DataFrame], items: Sequence, groups: n
     return concat(rows, ignore_index=True)
 
 
-def group_scores(score: Callable[[ndarray], Mapping[str, float]], groups: ndarray, **settings: Any) -> Scores:
+def group_scores(score: RowsScore, groups: ndarray, **settings: Any) -> Scores:
     """The :func:`group_values` with their settings, the groups numbered by ``seed``."""
     for group, values in group_values(score, groups).items():
         yield values, {"protocol": "paper", "n": len(groups), "seed": group, **settings}

@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.records import SelectionGroup
+from dialnb.data import Dataset, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.evaluation.adversarial import evaluate_adversarial
 from dialnb.evaluation.diaeval import evaluate_inference

@@ -43,7 +43,7 @@ def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShot
     for row, carried in enumerate(labels):
         for label in carried if isinstance(carried, tuple) else [carried]:
             rows_of.setdefault(label, []).append(row)
-    taken: set[int] = set()
+    taken = set()
     train = []
     validation = []
     for rows in rows_of.values():

@@ -1,7 +1,5 @@
 """Universal dialogue acts: one set of labels for the acts of DSTC2 and GSIM (mapping in ``acts.yaml``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache

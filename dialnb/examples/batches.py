@@ -1,7 +1,5 @@
 """What the training loop asks of examples: how many there are, and batches of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

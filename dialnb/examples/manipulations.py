@@ -259,7 +259,7 @@ class ManipulationExamples:
             right = np.flatnonzero(self.labels)
             asked = [row if self.labels[row] else self._elsewhere(row, right, rng) for row in rows]
         inputs = [self.selection(*pair) for pair in zip(rows, asked, strict=True)]
-        numbers: dict[str, list[int]] = {task: [] for task in self.tasks}  # of the task's inputs
+        numbers = {task: [] for task in self.tasks}  # of the task's inputs
         for row in rows[self.labels[rows] == 1]:
             for drawn in self.draw(row, rng):
                 numbers[drawn.task].append(len(inputs))

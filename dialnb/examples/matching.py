@@ -1,7 +1,5 @@
 """DialogueCSE (Section 4.1): sessions, groups of a context and candidate responses, and a retrieval set by BM25."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.random import Generator
 
-from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery
+from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, Texts
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.examples.pairs import SEPARATOR, tokenise_once
@@ -22,7 +20,7 @@ SIDES = ("both", "past")
 NEAR = 10  # utterances on each side that a built group keeps
 
 
-def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[tuple[str, ...]]:
+def sessions(dialogues: Iterable[Dialogue], min_turns: int = 4) -> list[Texts]:
     """Dialogues as turns: consecutive utterances of one speaker merged, blank ones left out, short dialogues dropped.
 
     The paper drops fewer than 4 turns in JDDC and ECD and none in MDC (``min_turns=0``).
@@ -116,8 +114,7 @@ def matching_examples(
 
     ``flat`` joins the context, in the order it was said, into one sequence (SiameseBERT-m).
     """
-    contexts: list[list[str]] = []
-    answers: list[str] = []
+    contexts, answers = [], []
     for group in groups:
         if len(group.candidates) <= negatives:
             raise DataError(f"{negatives} negatives wanted, but a group has {len(group.candidates) - 1}: ask for fewer")
@@ -163,7 +160,7 @@ def build_retrieval(
     def words_of(texts: list[str]) -> list[list[str]]:
         return bm25s.tokenize(texts, stopwords=None, return_ids=False, show_progress=False)
 
-    intents: dict[str, set[str]] = {}
+    intents = {}
     for text, intent in labelled:
         intents.setdefault(" ".join(text.split()), set()).add(intent)
     clear = [text for text, names in intents.items() if text and len(names) == 1]

@@ -1,15 +1,11 @@
 """What the methods train on, made of one's own dialogues or utterances (`dialnb.data.from_csv`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
-from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, sentences_of
+from dialnb.data import Conversation, Dataset, Dialogue, IntentUtterance, SelectionGroup, sentences_of
 from dialnb.data.readers.irc import build_selection
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.recogniser import with_entities
 from dialnb.examples.templates import Augmentation
@@ -32,7 +28,7 @@ def augmentation_of(records: Dataset) -> Augmentation:
 
 def selection_of(dialogues: Iterable[Dialogue], candidates: int = 2) -> list[SelectionGroup]:
     """For UMS, and for testing: every turn from the third on, its context, itself and turns of other dialogues."""
-    found: dict[str, list[Dialogue]] = {}
+    found = {}
     for dialogue in dialogues:
         found.setdefault(dialogue.split, []).append(dialogue)
     parts = [build_selection(own, candidates, np.random.default_rng(0)) for own in found.values()]

@@ -1,7 +1,5 @@
 """Consecutive-utterance pairs (DSE Section 3, Appendix A.1) and the examples that feed them to the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +11,8 @@ from dialnb.examples.batches import Batch
 from dialnb.tokens import Numbers, Tokens
 
 SEPARATOR = " [SEP] "
+Talks = Iterable[Sequence[str]]
+"""Dialogues as their utterances."""
 
 
 def enough_words(text: str, above: int = 3) -> bool:
@@ -20,7 +20,7 @@ def enough_words(text: str, above: int = 3) -> bool:
     return len(text.split()) > above
 
 
-def consecutive_pairs(dialogues: Iterable[Sequence[str]], turns: int = 1, min_words: int = 3) -> list[tuple[str, str]]:
+def consecutive_pairs(dialogues: Talks, turns: int = 1, min_words: int = 3) -> list[tuple[str, str]]:
     """Every (query, response) of neighbouring utterances, both directions of speaker, duplicates kept.
 
     ``turns`` > 1 joins that many utterances into the query with the text token ``[SEP]`` (DSE 2-1, 3-1). A pair is kept
@@ -57,7 +57,7 @@ def tail_quirk(utterances: Sequence[str], system_opens: bool) -> list[str]:
     return [text for text in history if text]
 
 
-def context_pairs(dialogues: Iterable[Sequence[str]], draws: int, seed: int) -> list[tuple[str, str]]:
+def context_pairs(dialogues: Talks, draws: int, seed: int) -> list[tuple[str, str]]:
     """TOD-BERT's response selection: ``draws`` times per dialogue, a random turn as response and all before it as
     context, joined with ``[SEP]``."""
     rng = np.random.default_rng(seed)
@@ -68,14 +68,14 @@ def context_pairs(dialogues: Iterable[Sequence[str]], draws: int, seed: int) -> 
     return pairs
 
 
-def keep_last_words(query: str, turns: int, max_length: int = 32) -> str:
-    """DSE's code for multi-turn queries: only the last ``int(0.9 * turns * max_length)`` words enter the tokenizer."""
-    return " ".join(query.split()[-int(0.9 * turns * max_length) :])
+def keep_last_words(query: str, turns: int) -> str:
+    """DSE's code for multi-turn queries: only the last ``int(0.9 * turns * 32)`` words enter the tokenizer."""
+    return " ".join(query.split()[-int(0.9 * turns * 32) :])
 
 
-def unique_sentences(dialogues: Iterable[Sequence[str]], min_words: int = 3) -> list[str]:
+def unique_sentences(dialogues: Talks) -> list[str]:
     """Distinct utterances that pass the word filter, in order of first appearance (DSE-dropout, SimCSE)."""
-    return list(dict.fromkeys(u for utterances in dialogues for u in utterances if enough_words(u, min_words)))
+    return list(dict.fromkeys(u for utterances in dialogues for u in utterances if enough_words(u)))
 
 
 @dataclass

@@ -4,8 +4,6 @@ A recipe takes what its reading gives: conversations (most of them), sessions (D
 (UMS), utterances with templates (TaDSE).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,9 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dialnb.data import Dataset
-from dialnb.data.corpora import Conversation, sentences_of
-from dialnb.data.records import InferenceItem, IntentUtterance, MatchingGroup, Record, SelectionGroup
+from dialnb.data import (
+    Conversation,
+    Dataset,
+    InferenceItem,
+    IntentUtterance,
+    MatchingGroup,
+    Record,
+    SelectionGroup,
+    Texts,
+    sentences_of,
+)
 from dialnb.errors import Offline
 from dialnb.examples.matching import sessions
 from dialnb.examples.pairs import tail_quirk
@@ -23,6 +29,9 @@ from dialnb.examples.recogniser import rules, spacy_entities, with_entities
 from dialnb.examples.templates import Augmentation, augment, entity_book, mistaken_slots
 
 RECOGNISERS = {recogniser.__name__: recogniser for recogniser in (rules, spacy_entities)}
+Corpora = Sequence[Dataset]
+Limit = int | None
+"""How many are taken at most; None: all."""
 FILLS = 3
 """Values that a slot of an utterance in a dialogue is filled with, one slot at a time: it may name dozens."""
 
@@ -34,7 +43,7 @@ class Reading(Protocol):
         """Load the records; the same ones every time."""
 
 
-def thin(items: Sequence, limit: int | None, seed: int = 24) -> list:
+def thin(items: Sequence, limit: Limit, seed: int = 24) -> list:
     """Keep ``limit`` of the items in their order, drawn once by ``seed``; all of them for None.
 
     >>> thin("abcdef", 3) == thin("abcdef", 3), thin("abc", None)
@@ -67,8 +76,8 @@ class Dialogues:
     conversations of two utterances (DSE-dianli).
     """
 
-    corpora: Sequence[Dataset]
-    limit: int | None = None
+    corpora: Corpora
+    limit: Limit = None
     tail: bool = False
 
     def read(self) -> list[Conversation]:
@@ -80,18 +89,18 @@ class Dialogues:
         places = thin([(part, row) for part in parts for row in range(len(part))], self.limit)
         return [Conversation(part.name, self._said(part[row])) for part, row in places]
 
-    def _all_said(self, part: Dataset) -> Iterator[tuple[str, ...]]:
+    def _all_said(self, part: Dataset) -> Iterator[Texts]:
         """What each record says; whole corpora are read column by column, without a record of each utterance."""
         if self.tail or part.table.kind != "Dialogue":
             yield from map(self._said, part)
             return
-        folded: dict[str, str] = {}
+        folded = {}
         texts = part.column("utterances.text")
         said = iter([folded.get(text) or folded.setdefault(text, " ".join(text.split())) for text in texts])
         for size in part.sizes("utterances"):
             yield tuple(filter(None, islice(said, size)))
 
-    def _said(self, record: Record) -> tuple[str, ...]:
+    def _said(self, record: Record) -> Texts:
         if isinstance(record, InferenceItem):
             return record.utterances
         said = sentences_of(record)
@@ -105,8 +114,8 @@ class Sentences:
     """All sentences of every record, whatever its kind, but those that ``without`` says too; those of dialogues answer
     each other."""
 
-    corpora: Sequence[Dataset]
-    without: Sequence[Dataset] = ()
+    corpora: Corpora
+    without: Corpora = ()
 
     def read(self) -> list[Conversation]:
         known = {text for part in self.without for record in part for text in sentences_of(record)}
@@ -122,11 +131,11 @@ class Sentences:
 class Sessions:
     """Dialogues as turns of alternating speakers, those with fewer than ``min_turns`` left out."""
 
-    corpora: Sequence[Dataset]
+    corpora: Corpora
     min_turns: int = 0
-    limit: int | None = None
+    limit: Limit = None
 
-    def read(self) -> list[tuple[str, ...]]:
+    def read(self) -> list[Texts]:
         return thin(sessions((record for part in self.corpora for record in part), self.min_turns), self.limit)
 
 
@@ -141,12 +150,12 @@ class Lists:
     DialogueCSE (a true response and several others) join the training data as lists of one right and one wrong reply.
     """
 
-    parts: Sequence[Dataset]
-    limit: int | None = None
+    parts: Corpora
+    limit: Limit = None
     split: str = "train"
 
     def read(self) -> list[SelectionGroup]:
-        found: list[SelectionGroup] = []
+        found = []
         for number, part in enumerate(self.parts):
             if part.table.kind == "MatchingGroup":
                 if self.split == "train":
@@ -164,11 +173,11 @@ def _as_selection(name: str, row: MatchingGroup) -> SelectionGroup:
     return SelectionGroup(name, row.before, (row.candidates[true], row.candidates[wrong]), (1, 0), row.split)
 
 
-def reply_lists(dialogues: Sequence[Sequence[str]], seed: int = 24) -> list[SelectionGroup]:
+def reply_lists(dialogues: Sequence[Sequence[str]]) -> list[SelectionGroup]:
     """Cut each dialogue of three utterances or more at a random place: what was said before, the true reply, and one
     of another dialogue that is not the same."""
     long = [said for said in dialogues if len(said) > 2]
-    rng, lists = np.random.default_rng(seed), []
+    rng, lists = np.random.default_rng(24), []
     for number, said in enumerate(long):
         at, other = int(rng.integers(2, len(said))), long[(number + int(rng.integers(1, len(long)))) % len(long)]
         wrong = other[int(rng.integers(len(other)))]
@@ -196,7 +205,7 @@ class Filled:
     dataset: str
     records: Dataset
     k: int | None = None
-    limit: int | None = None
+    limit: Limit = None
     entities: str = "rules"
     typed: bool = False
     mistaken: float = 0.0
@@ -223,7 +232,7 @@ class SpokenTemplates:
     """``most`` distinct utterances of dialogues with the entities that rules find in them, as templates."""
 
     dialogues: Dialogues
-    most: int | None = None
+    most: Limit = None
 
     def read(self) -> list[Augmentation]:
         said = dict.fromkeys(text for talk in self.dialogues.read() for text in talk.utterances)

@@ -5,8 +5,6 @@ money, percentages, quantities and ordinals, and a small gazetteer of places, na
 spaCy's labels, so that the two Entity Books can stand side by side; people, products and works of art they do not find.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,11 +13,11 @@ from importlib.resources import files
 from importlib.util import find_spec
 from itertools import accumulate, chain
 
-from dialnb.data.records import IntentUtterance, Slot
+from dialnb.data.records import IntentUtterance, Slot, Slots
 from dialnb.files import read_yaml
 
 MODEL = "en_core_web_lg"
-Annotated = tuple[str, tuple[Slot, ...]]
+Annotated = tuple[str, Slots]
 Recogniser = Callable[[Sequence[str]], Iterable[Annotated]]
 
 _UNITS = "two|three|four|five|six|seven|eight|nine"
@@ -79,7 +77,7 @@ def gazetteer() -> dict[tuple[str, ...], str]:
     return found
 
 
-def rule_slots(text: str) -> tuple[Slot, ...]:
+def rule_slots(text: str) -> Slots:
     """The entities of one text, from left to right: of those that begin together the longest, then the next.
 
     >>> [(s.name, s.value) for s in rule_slots("book a flight to new york on march 5th for $200")]

@@ -4,8 +4,6 @@ A template is an utterance with ``{SLOT}`` in place of every slot value; the Ent
 type over the training set. Filling the templates of 64,000 utterances with frequent values gives 834,000.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -63,7 +61,7 @@ def make_template(utterance: IntentUtterance, typed: bool = False) -> str:
 
 def entity_book(utterances: Iterable[IntentUtterance]) -> EntityBook:
     """Slot type -> how often each value occurs; ``most_common`` has ties in first-seen order."""
-    book: EntityBook = {}
+    book = {}
     for utterance in utterances:
         for slot in utterance.slots:
             book.setdefault(slot_type(slot.name), Counter())[slot.value] += 1

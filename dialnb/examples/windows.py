@@ -5,8 +5,6 @@ window ``w``. Utterances are tokenised once and contexts put together from them 
 costs a few bytes per pair.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

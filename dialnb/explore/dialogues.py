@@ -9,9 +9,8 @@ from pandas import DataFrame
 from pandas.io.formats.style import Styler
 
 from dialnb import plots
-from dialnb.data import load
+from dialnb.data import Dialogue, IntentUtterance, SelectionGroup, Texts, Utterance, load
 from dialnb.data.readers import SPEAKERS, in_turn
-from dialnb.data.records import Dialogue, IntentUtterance, SelectionGroup, Utterance
 from dialnb.examples.manipulations import WINDOW
 from dialnb.examples.matching import build_groups
 from dialnb.examples.matching import neighbours as nearest_turns
@@ -28,6 +27,7 @@ from dialnb.studies.wmdc import window_rows
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")
 SHOWN = 8  # utterances in a drawing
+SEED = 4
 
 
 def parse(text: str) -> Dialogue:
@@ -44,12 +44,12 @@ def parse(text: str) -> Dialogue:
     return Dialogue("yours", tuple(Utterance(SPEAKERS.get(who.casefold(), who), said) for who, said in spoken))
 
 
-def from_dialogue(text: str, seed: int = 4) -> Panel:
+def from_dialogue(text: str) -> Panel:
     """Pairs (DSE), templates (TaDSE), windows (WMDC), context and responses (DialogueCSE) and manipulations (UMS)."""
 
     def show(dialogue: str) -> list:
         own = parse(dialogue)
-        return [pairs(own), templates(own), windows(own), matching(own, seed), manipulations(own, seed)]
+        return [pairs(own), templates(own), windows(own), matching(own, SEED), manipulations(own, SEED)]
 
     return Panel(show, dialogue=Control("Your dialogue, one utterance a line:", text.strip()))
 
@@ -118,7 +118,7 @@ def preferences(methods: Methods, dialogue: str, candidates: list[str]) -> Panel
     )
 
 
-def scores(methods: Methods, context: tuple[str, ...], candidates: list[str]) -> Styler:
+def scores(methods: Methods, context: Texts, candidates: list[str]) -> Styler:
     """The score of every candidate by every method; a star marks the one it prefers."""
     group = SelectionGroup("yours", context, tuple(candidates), (0,) * len(candidates))
     values = DataFrame({name: score([group])[0] for name, score in methods.scorers.items()}, candidates)

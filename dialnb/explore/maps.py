@@ -17,7 +17,7 @@ from plotly.subplots import make_subplots
 
 from dialnb import plots
 from dialnb.files import Values, read_yaml
-from dialnb.plots.style import INK, looks, png, require
+from dialnb.plots.style import looks, png, require
 
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
@@ -102,7 +102,7 @@ class SpaceMap:
         figure.update_layout(LOOK["layout"], title_text=_plain(self.title), template="none")
         figure.update_layout(updatemenus=[LOOK["menu"] | {"buttons": buttons}])
         figure.update_xaxes(LOOK["axes"]).update_yaxes(LOOK["axes"]).update_annotations(LOOK["captions"])
-        return figure.to_plotly_json() | {"config": {"displayModeBar": False, "scrollZoom": True}}
+        return figure.to_plotly_json() | {"config": LOOK["config"]}
 
     def _caption(self, panel: str, projection: str) -> str:
         shown = self.data[(self.data["panel"] == panel) & (self.data["projection"] == projection)]
@@ -111,23 +111,19 @@ class SpaceMap:
 
 def _trace(points: DataFrame, label: str, style: tuple) -> Values:
     """The points of one label; one's own sentences are rings, and plotly's triangles look smaller than they are."""
-    tint, symbol = style[0], LOOK["symbols"][style[1]]
-    size, edge = (11, {"width": 2, "color": INK}) if label == OWN else (8, {"width": 0.5, "color": "white"})
-    if "triangle" in symbol:
-        size = 10
+    marker = LOOK["own" if label == OWN else "others"] | {"color": style[0], "symbol": LOOK["symbols"][style[1]]}
+    if "triangle" in marker["symbol"]:
+        marker["size"] = 10
     hover = []
     for text, detail in zip(points["text"], points["detail"]):
         lines = "<br>".join(_plain(line) for line in wrap(text, 60))
         more = _plain(detail).replace("\n", "<br>")
         hover.append(f"<b>{lines}</b><br>{more}")
-    return {
-        "type": "scatter",
-        "mode": "markers",
+    return LOOK["trace"] | {
         "name": _plain(label),
         "legendgroup": str(label),
         "x": points["x"].round(3).tolist(),
         "y": points["y"].round(3).tolist(),
         "hovertext": hover,
-        "hoverinfo": "text",
-        "marker": {"color": tint, "symbol": symbol, "size": size, "line": edge},
+        "marker": marker,
     }

@@ -11,10 +11,9 @@ from sklearn.metrics import silhouette_score
 
 from dialnb.data import load
 from dialnb.errors import DataError
+from dialnb.evaluation import EncodeOnce, SupportsEncode, as_encoder, nearest, normalise
 from dialnb.evaluation.bundled import INTENT_SETS
-from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.projection import METHODS, project
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, nearest, normalise
 from dialnb.examples.readings import thin
 from dialnb.explore.maps import OWN, SpaceMap
 from dialnb.explore.methods import RAW, Methods, size_of

@@ -10,39 +10,22 @@ Three habits hold throughout:
   Similarities are formed in blocks of rows, so memory stays bounded however large the batch.
 
 >>> import torch
+>>> from dialnb import losses
 >>> first, second = torch.eye(2), torch.tensor([[0.8, 0.6], [0.6, 0.8]])
->>> round(hard_negative_loss(first, second, temperature=0.5).item(), 4)
+>>> round(losses.hard_negative_loss(first, second, temperature=0.5).item(), 4)
 0.9723
 """
 
-from dialnb.losses.contrastive import hard_negative_loss, nt_xent_loss, response_contrastive_loss
-from dialnb.losses.manipulation import manipulation_loss, manipulation_task_loss
-from dialnb.losses.matching import (
-    matching_guided_embedding,
-    matching_guided_loss,
-    matching_matrix,
-    siamese_matching_loss,
-)
-from dialnb.losses.pretraining import masked_language_model_loss, next_sentence_loss, replaced_token_loss
-from dialnb.losses.templates import TemplateLosses, semantic_compression, template_losses
-from dialnb.losses.weighted import inverse_response_frequency, weighted_symmetric_loss
+from dialnb import lazily
 
-__all__ = [
-    "TemplateLosses",
-    "hard_negative_loss",
-    "inverse_response_frequency",
-    "manipulation_loss",
-    "manipulation_task_loss",
-    "masked_language_model_loss",
-    "matching_guided_embedding",
-    "matching_guided_loss",
-    "matching_matrix",
-    "next_sentence_loss",
-    "nt_xent_loss",
-    "replaced_token_loss",
-    "response_contrastive_loss",
-    "semantic_compression",
-    "siamese_matching_loss",
-    "template_losses",
-    "weighted_symmetric_loss",
-]
+ROOMS = {
+    "contrastive": (
+        "hard_negative_loss inverse_response_frequency nt_xent_loss response_contrastive_loss weighted_symmetric_loss"
+    ),
+    "matching": "matching_guided_embedding matching_guided_loss matching_matrix siamese_matching_loss",
+    "single": (
+        "manipulation_loss manipulation_task_loss masked_language_model_loss next_sentence_loss replaced_token_loss"
+    ),
+    "templates": "TemplateLosses semantic_compression template_losses",
+}
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

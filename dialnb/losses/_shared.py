@@ -1,7 +1,5 @@
 """What the losses have in common: precision, normalisation, checks, and in-batch softmax in bounded memory."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

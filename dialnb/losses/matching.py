@@ -1,7 +1,5 @@
 """DialogueCSE: matching-guided embeddings and their loss, and the Siamese baselines' loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -10,6 +8,9 @@ from torch.nn import functional as F
 
 from dialnb.errors import TrainingError, check_known
 from dialnb.losses._shared import check_temperature, in_full_precision, reduced, unit
+
+Attention = Callable[[Tensor], Tensor] | None
+"""What weighs the turns of a context (I1)."""
 
 
 def _pooled(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -55,7 +56,7 @@ def matching_guided_embedding(
     candidate_tokens: Tensor,
     candidate_mask: Tensor,
     aggregation: str = "I2",
-    attention: Callable[[Tensor], Tensor] | None = None,
+    attention: Attention = None,
 ) -> Tensor:
     """Context-aware vector [B, m, d] of every candidate: pooled ``Rtilde`` of DialogueCSE.
 
@@ -105,7 +106,7 @@ def matching_guided_loss(
     candidate_mask: Tensor,
     temperature: float = 0.1,
     aggregation: str = "I2",
-    attention: Callable[[Tensor], Tensor] | None = None,
+    attention: Attention = None,
     reduction: str = "mean",
 ) -> Tensor:
     """DialogueCSE's loss: pick the true response by how well each candidate agrees with its own context-aware version::

@@ -1,7 +1,5 @@
 """TaDSE: utterance, template and pairwise losses, and semantic compression."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -19,9 +19,9 @@ from dialnb.evaluation.intervals import mean_interval
 from dialnb.files import Values, make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
-BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9")
 """Colour-blind-safe (after Okabe and Ito); the order is also one of falling contrast in grey."""
+BLUE, ORANGE, GREEN, PURPLE, RED, SKY = PALETTE
 
 MORE = (*PALETTE, "#332288", "#8c6d31", "#e377a2", "#6b7a00")
 """For the rare figure with up to ten kinds; beyond six, markers tell more than colours."""
@@ -29,6 +29,9 @@ MORE = (*PALETTE, "#332288", "#8c6d31", "#e377a2", "#6b7a00")
 MARKERS = ("s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
 DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 """As many markers and dashes as are told apart without colour."""
+
+Draw = Callable[..., Figure]
+"""A function that draws."""
 
 WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
@@ -126,11 +129,11 @@ def style_unless_set() -> Values:
     return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
 
 
-def drawn_from(*columns: str) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
+def drawn_from(*columns: str) -> Callable[[Draw], Draw]:
     """Draw in the project's style, unless the caller has set it already (perhaps with the larger letters of slides),
     from data that have these columns; ``{name}`` is the column that an argument of the figure names, if any."""
 
-    def decorate(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    def decorate(draw: Draw) -> Draw:
         usual = {name: argument.default for name, argument in signature(draw).parameters.items()}
 
         @wraps(draw)

@@ -116,7 +116,7 @@ def _guide(group: Group) -> Markup:
         from dialnb.studies.matrix_guide import page
 
         return markdown_body(page(group))
-    return markdown_body("".join(path.read_text(encoding="utf-8", errors="replace") for path in pages))
+    return markdown_body("".join(path.read_text("utf-8", "replace") for path in pages))
 
 
 def _table(compared: Comparison, files: Path) -> Values:

@@ -23,7 +23,7 @@ from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
 from dialnb.errors import DialnbError, in_words
-from dialnb.files import LOCK, Fields, Values, make_folder, read_json, say, time_of, write_json, write_whole
+from dialnb.files import LOCK, Fields, Values, as_list, make_folder, read_json, say, time_of, write_json, write_whole
 from dialnb.models.places import encoder_name
 from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.provenance import provenance
@@ -212,7 +212,7 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
     text = before = path.read_text("utf-8")
     given = [request.encoder]
     for value in request.overrides.values():
-        given += value if isinstance(value, list | tuple) else [value]
+        given += as_list(value)
     for value in given:
         if "/" in str(value):
             text = text.replace(value, encoder_name(value))

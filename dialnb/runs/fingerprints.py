@@ -34,6 +34,8 @@ from dialnb.files import digest_of, sha256
 
 Place = tuple[str, str]
 """A module and a name in it; "*" is the whole module."""
+Reached = dict[Place, str]
+"""The code of all that was followed."""
 
 
 def fingerprint(value: Any, where: str = "value") -> str:
@@ -113,7 +115,7 @@ def code_version(function: Callable) -> str:
     return known[function]
 
 
-def _visit_object(value: Any, seen: dict[Place, str]) -> None:
+def _visit_object(value: Any, seen: Reached) -> None:
     """Follow a module, function or class; one that was typed into a notebook reaches what its names stand for there."""
     if isinstance(value, ModuleType):
         return _visit([(value.__name__, "*")], seen)
@@ -131,7 +133,7 @@ def _visit_object(value: Any, seen: dict[Place, str]) -> None:
     return _visit([place for _, place in _imports(tree, "__main__")], seen)
 
 
-def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
+def _visit(todo: list[Place], seen: Reached) -> None:
     """Add definitions of modules of ours, then everything of the package that they name."""
     while todo:
         module, name = todo.pop()
@@ -141,7 +143,7 @@ def _visit(todo: list[Place], seen: dict[Place, str]) -> None:
         code, names, imports = _parsed(module, path, path.stat().st_mtime_ns)
         seen[module, name] = code.get(name, "")
         if name == "*":
-            todo += [(module, each) for each in code]
+            todo += [(module, each) for each in (*code, *imports)]  # what a package imports, it offers
         elif name in code:
             for used in names[name]:
                 todo += [(module, used)] if used in code else []
@@ -164,6 +166,11 @@ def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict
         for name in _defines(node):
             code[name] += _code(node)
             names[name] |= _names(node)
+            for room, offered in (
+                ast.literal_eval(node.value).items() if (name, module[:7]) == ("ROOMS", "dialnb.") else ()
+            ):
+                for lazy in offered.split():  # what a package fetches from its modules when it is asked for it
+                    imports[lazy].add((f"{module}.{room}", lazy))
     return code, names, imports
 
 

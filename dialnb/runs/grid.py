@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 from pandas import DataFrame
 
-from dialnb.data import Dataset
-from dialnb.data.store import default_store
+from dialnb.data import Dataset, default_store
 from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
 from dialnb.evaluation.similarity import evaluate_similarity
@@ -96,6 +95,10 @@ class Model:
         return recipe_of(self.recipe).settings
 
 
+Models = Mapping[str, Model]
+"""Models by the names of their rows."""
+
+
 def recipe_of(recipe: str | Recipe | PretrainingRecipe) -> Recipe | PretrainingRecipe:
     """The recipe of a name, or one that was given as it is."""
     return get_recipe(recipe) if isinstance(recipe, str) else recipe
@@ -108,7 +111,7 @@ class Trained(UserDict):
     watched or kept.
     """
 
-    def __init__(self, models: Mapping[str, Model], results: Mapping[tuple[str, int], Values]) -> None:
+    def __init__(self, models: Models, results: Mapping[tuple[str, int], Values]) -> None:
         self.models, self.results = dict(models), dict(results)
         self.firsts: dict[str, Values] = {}
         for (name, _), result in self.results.items():
@@ -309,6 +312,10 @@ class Question(NamedTuple):
         return f"{what}, seed {self.seed}"
 
 
+Questions = dict[Question, Job]
+"""Questions with the stages that answer them."""
+
+
 class Answer(NamedTuple):
     """What one question gave: rows with their labels and, where the function gave more than rows, all of that."""
 
@@ -320,9 +327,7 @@ class Answer(NamedTuple):
 class Grid:
     """The models of one call of `Run.train`, as stages that wait for each other."""
 
-    def __init__(
-        self, run: Run, models: Mapping[str, Model], ahead: Iterable[Task], beside: Mapping[str, Model]
-    ) -> None:
+    def __init__(self, run: Run, models: Models, ahead: Iterable[Task], beside: Models) -> None:
         self.run, self.ahead = run, [task for task in ahead if run.wants(task.table)]
         self.beside, every = beside, {**models, **beside}
         self.models: dict[str, Model] = {}
@@ -331,7 +336,7 @@ class Grid:
             if self._can_be_had(name, model, every):
                 self.models[name] = model
 
-    def _can_be_had(self, name: str, model: Model, models: Mapping[str, Model]) -> bool:
+    def _can_be_had(self, name: str, model: Model, models: Models) -> bool:
         """Whether the profile takes a model and its start is there; else the reason is noted."""
         try:
             recipe = model.recipe if isinstance(model.recipe, str) else ""
@@ -375,12 +380,12 @@ class Grid:
     def _start(self, model: Model) -> Encoder:
         return load_encoder(model.start) if model.start else self.run.encoder()
 
-    def _follow(self, key: Question, result: Any) -> dict[Question, Job]:
+    def _follow(self, key: Question, result: Any) -> Questions:
         if key.task or "failed" in result:
             return {}
         return self._waiting(key.model, result, (key.seed,))
 
-    def _waiting(self, start: str, result: Fields | None, seeds: Sequence[int]) -> dict[Question, Job]:
+    def _waiting(self, start: str, result: Fields | None, seeds: Sequence[int]) -> Questions:
         """What waited for a model: those that start from it and, with several workers, the questions to it. Models
         that start from none of these wait for the start ""."""
         jobs = {}
@@ -432,7 +437,7 @@ def questions(
     tasks: Iterable[Task],
     results: Mapping[tuple[str, int], Fields],
     pieces: Encoder | None = None,
-) -> dict[Question, Job]:
+) -> Questions:
     """The stages of every task, dataset and model, then of the floors, whose words are the ``pieces`` of an encoder, as
     far as models see them. Data that are not there become a reason in the task's table."""
     models, floors = {}, {}

@@ -20,14 +20,15 @@ from huggingface_hub import constants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dialnb.data import load
-from dialnb.data.datasets import find_reader, records_path
-from dialnb.data.store import default_store
+from dialnb.data import default_store, find_reader, load, records_path
 from dialnb.errors import BadParameter, DataError
 from dialnb.files import PACKAGED, make_folder, write_json
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
+
+Versions = dict[str, str]
+"""Packages with their versions, "" where only the name is known."""
 
 FOLDER = "dialnb-pack"
 FORMATS = {".tar": "tar", ".tar.gz": "gztar", ".tar.xz": "xztar"}
@@ -57,11 +58,11 @@ exec "${{PYTHON:-python3}}" -m dialnb run {arguments} --out "$here/runs" "$@"
 
 @dataclass(frozen=True)
 class Target:
-    """The machine that the archive is for; `have` are its packages with versions ("" where only the name is known)."""
+    """The machine that the archive is for; `have` are its packages."""
 
     platform: str
     python: str
-    have: dict[str, str]
+    have: Versions
 
     def markers(self) -> dict[str, str]:
         """What requirements with conditions see; a machine of another kind than this one is one with Linux."""
@@ -84,7 +85,7 @@ def pack(
     target: Target,
     without: Iterable[str] = (),
     encoder: str = "",
-) -> tuple[dict[str, int], dict[str, str], list[str]]:
+) -> tuple[dict[str, int], Versions, list[str]]:
     """Gather everything into a folder beside `out`, and archive it; the suffix of `out` decides on compression. Returns
     the bytes of its parts, its packages with versions, and the licences of its data."""
     kinds = [kind for suffix, kind in FORMATS.items() if out.name.lower().endswith(suffix)]
@@ -107,9 +108,9 @@ def pack(
             name = encoder_name(encoder)
             inside = '"$here"/encoders/' if (folder / "encoders" / name).is_dir() else ""
             arguments += f" --encoder {inside}{shlex.quote(name)}"
-        (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), encoding="utf-8")
+        (folder / "run.sh").write_text(SCRIPT.format(arguments=arguments), "utf-8")
         sizes = {}
-        for part in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for part in sorted(folder.glob("*/")):
             sizes[part.name] = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         Path(shutil.make_archive(f"{draft}/pack", kinds[0], draft, FOLDER)).replace(out)
     return sizes, packages, licences
@@ -128,7 +129,7 @@ def pack_project(root: Path, folder: Path) -> None:
     write_json(folder / "PACKED.json", {"code": commit()})
 
 
-def usual_packages() -> dict[str, str]:
+def usual_packages() -> Versions:
     """The usual packages of a GPU machine and all that they need, as far as they are known here."""
     found = {}
     todo = list(USUAL)
@@ -140,7 +141,7 @@ def usual_packages() -> dict[str, str]:
     return found
 
 
-def read_have(path: Path) -> dict[str, str]:
+def read_have(path: Path) -> Versions:
     """The packages in the output of `pip freeze` on the target machine, with versions where it tells them."""
     found = {}
     for line in path.read_text("utf-8").splitlines():
@@ -149,7 +150,7 @@ def read_have(path: Path) -> dict[str, str]:
     return found
 
 
-def missing_packages(target: Target, without: Iterable[str] = ()) -> dict[str, str]:
+def missing_packages(target: Target, without: Iterable[str] = ()) -> Versions:
     """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
     leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
     found = {}
@@ -182,7 +183,7 @@ def requirements(name: str, markers: dict[str, str] | None = None) -> list[Requi
     return [need for need in needs if need.marker is None or need.marker.evaluate(markers or {"extra": ""})]
 
 
-def pack_packages(packages: dict[str, str], target: Target, site: Path) -> None:
+def pack_packages(packages: Versions, target: Target, site: Path) -> None:
     """Unpack the packages into `site`: from this environment if the target is like this machine, else from an index."""
     site.mkdir(parents=True)
     if (target.platform, target.python) == (host_platform(), "{}.{}".format(*sys.version_info)):

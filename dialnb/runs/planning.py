@@ -3,9 +3,8 @@
 import re
 from typing import NamedTuple
 
-from dialnb.data.datasets import find_reader, records_path
+from dialnb.data import default_store, find_reader, records_path
 from dialnb.data.sources import get_source
-from dialnb.data.store import default_store
 from dialnb.errors import BadParameter
 from dialnb.files import Values, sha256
 from dialnb.models.places import can_ask_hub, encoder_source, fetch_encoder, find_encoder, hub_snapshot

@@ -28,7 +28,7 @@ from tabulate import tabulate
 
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import BadParameter, DataError, DialnbError, UnknownName, check_known
-from dialnb.files import Fields, Values, digest_of, project_root, read_yaml
+from dialnb.files import Fields, Values, as_list, digest_of, project_root, read_yaml
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
@@ -226,16 +226,14 @@ class Profiles:
     def takes(self, name: str, settings: Fields) -> bool:
         """Whether settings ask for a model, a table or a further encoder: where a parameter offers it (as a choice, or
         in some profile), it must be set."""
-        is_offered = False
-        for parameter in self.parameters.values():
-            if parameter.is_list or (parameter.kind == "encoder" and parameter.name != "encoder"):
-                if name in _as_list(settings[parameter.name]):
-                    return True
-                known = list(parameter.choices)
+        asked, offered = [""], []
+        for key, parameter in self.parameters.items():
+            if parameter.is_list or (parameter.kind == "encoder" and key != "encoder"):
+                asked += as_list(settings[key])
+                offered += parameter.choices
                 for changes in self.profiles.values():
-                    known += _as_list(changes.get(parameter.name))
-                is_offered |= name in known
-        return not (name and is_offered)
+                    offered += as_list(changes.get(key))
+        return name in asked or name not in offered
 
     def parameter(self, name: str) -> Parameter:
         check_known(f"parameter of {self.slug}", name, self.parameters)
@@ -244,10 +242,9 @@ class Profiles:
     def encoders(self, settings: Settings, by_hand: bool = False) -> list[str]:
         """The encoders that the settings name, or those set by hand; without shapes, which are made here."""
         named = []
-        for parameter in self.parameters.values():
-            if parameter.kind == "encoder" and (not by_hand or parameter.name in settings.by_hand):
-                for name in _as_list(settings[parameter.name]):
-                    named += [name] if name and name not in parameter.choices else []
+        for key, parameter in self.parameters.items():
+            if parameter.kind == "encoder" and (not by_hand or key in settings.by_hand):
+                named += [name for name in as_list(settings[key]) if name not in ("", None, *parameter.choices)]
         return list(dict.fromkeys(named))
 
     def needed(self, profile: str, settings: Settings) -> tuple[list[str], list[str]]:
@@ -270,10 +267,6 @@ def named_values(items: Iterable[str], option: str) -> dict[str, str]:
             raise BadParameter(f"{option} takes NAME=VALUE, but was given '{item}'")
         found[name.strip()] = text.strip()
     return found
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 SEED = Parameter("seed", "int", 1, "seed of everything random in the run")
@@ -322,8 +315,7 @@ def run_name(slug: str, profile: str, seed: int = 1, encoder: str = "", override
     'dse-quick-seed2-org-bert'
     """
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", encoder_name(encoder) if encoder else "").strip("-")
-    changes = json.dumps(overrides, sort_keys=True, default=str) if overrides else ""
-    mark = digest_of(changes)[:8] if overrides else ""
+    mark = digest_of(json.dumps(overrides, sort_keys=True, default=str))[:8] if overrides else ""
     return "-".join(part for part in (slug, profile, f"seed{seed}", plain, mark) if part)
 
 

@@ -37,7 +37,7 @@ def write_result(value: Any, folder: Path, **about: Any) -> None:
     """Store `value`, and what is said about it, in the (empty) folder, with the hash of everything."""
     body = _encode(value, folder)
     record = about | {"value": body, "files": {name: sha256(folder / name) for name in _files(folder)}}
-    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), encoding="utf-8")
+    (folder / RECORD).write_text(json.dumps(record, ensure_ascii=False, default=str), "utf-8")
     (folder / SEAL).write_text(sha256(folder / RECORD), "utf-8")
 
 
@@ -78,25 +78,25 @@ def _beside(folder: Path, body: Values) -> Path:
 
 def _encode(value: Any, folder: Path) -> Any:
     """The value as JSON; what JSON cannot hold is written into numbered files of the folder."""
+    kind, parts = type(value).__name__, None
     if isinstance(value, np.generic | np.ndarray):
-        return {"$": "array", "value": _encode(torch.from_numpy(np.array(value)), folder)}
-    if value is None or isinstance(value, bool | int | float | str):
+        kind, parts = "array", torch.from_numpy(np.array(value))
+    elif value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, list):
+    elif isinstance(value, list):
         return [_encode(item, folder) for item in value]
-    if isinstance(value, tuple):
-        return {"$": "tuple", "value": _encode(list(value), folder)}
-    if isinstance(value, dict):
-        return {"$": "dict", "value": _encode([list(pair) for pair in value.items()], folder)}
-    if isinstance(value, DataFrame):
+    elif isinstance(value, tuple):
+        kind, parts = "tuple", list(value)
+    elif isinstance(value, dict):
+        kind, parts = "dict", [list(pair) for pair in value.items()]
+    elif isinstance(value, DataFrame):
         columns = [value.iloc[:, place].tolist() for place in range(value.shape[1])]
         is_plain = value.index.equals(pd.RangeIndex(len(value))) and value.index.name is None
-        parts = {"names": list(value.columns), "dtypes": list(map(str, value.dtypes)), "columns": columns}
-        parts["index"] = None if is_plain else value.index.tolist()
-        return {"$": "frame", "value": _encode(parts, folder)}
-    kind = type(value).__name__
-    if STORABLE.get(kind) is type(value):
+        kind, parts = "frame", {"names": list(value.columns), "dtypes": list(map(str, value.dtypes))}
+        parts |= {"columns": columns, "index": None if is_plain else value.index.tolist()}
+    elif STORABLE.get(kind) is type(value):
         parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    if parts is not None:
         return {"$": kind, "value": _encode(parts, folder)}
     number = len(list(folder.iterdir())) + 1
     if isinstance(value, torch.Tensor):

@@ -22,9 +22,7 @@ from pandas import DataFrame
 
 from dialnb.claims import judge_claims, load_claims, training_shares
 from dialnb.claims.papers import compare_table, select
-from dialnb.data import Dataset, load
-from dialnb.data.corpora import collection
-from dialnb.data.datasets import named_data
+from dialnb.data import Dataset, Found, collection, load, named_data
 from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
 from dialnb.files import (
@@ -45,7 +43,7 @@ from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
-from dialnb.runs.grid import Answer, Grid, Model, Task, Trained, job_of, joined, questions
+from dialnb.runs.grid import Answer, Grid, Model, Models, Task, Trained, job_of, joined, questions
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance
@@ -77,8 +75,6 @@ def start(
 class Sentence(str):
     """Text that a notebook shows as text, without the quotes of a string."""
 
-    __slots__ = ()
-
     def _repr_markdown_(self) -> str:
         return self
 
@@ -92,11 +88,11 @@ class Run:
         self.missing: list[dict[str, str]] = []
         self.stages: list[StageRecord] = []
         self.facts: Values = {}
-        self.judged: Any = None
-        self._tables: Values = {}
+        self.judged = None
+        self._tables = {}
         self._profiles = load_profiles(slug, root)
         self._data: list[Values] = []
-        self._opened: dict[Any, Any] = {}  # what a run opens once: data with what of them is lacking, and its raw start
+        self._opened = {}  # what a run opens once: data with what of them is lacking, and its raw start
         self._cache = StageCache(default_stages(), fresh_since(), say)
         self._workers = Workers(settings.get("workers", 1), self._cache)
         self._made: set[str] | None = None  # keys of stages that workers of this run made, once they were asked
@@ -121,8 +117,8 @@ class Run:
         if self._made is None:
             say(f"stage {name}")
         for dataset in _datasets_in(list(inputs.values())):
-            facts = {name: getattr(dataset, name, "") for name in ("name", "variant", "licence")}
-            self._data.append(facts | {"fingerprint": str(getattr(dataset, "fingerprint", ""))[:16]})
+            facts = {"name": dataset.name, "variant": dataset.variant, "licence": dataset.licence}
+            self._data.append(facts | {"fingerprint": dataset.fingerprint[:16]})
         result, record = self._cache.run(name, function, inputs)
         if record.key in (self._made or ()):  # by a worker, which said so
             record.cached = False
@@ -168,9 +164,7 @@ class Run:
         """The seeds that every model is trained with."""
         return tuple(self.settings.get("train_seeds") or (self.settings["seed"],))
 
-    def train(
-        self, models: Mapping[str, Model], ahead: Iterable[Task] = (), beside: Mapping[str, Model] = {}
-    ) -> Trained:
+    def train(self, models: Models, ahead: Iterable[Task] = (), beside: Mapping[str, Model] = {}) -> Trained:
         """Train the models that the profile asks for, once for every training seed; the others say why not.
 
         Models that later cells train are made ``beside`` these. With several workers no one waits for another, and the
@@ -226,7 +220,7 @@ class Run:
             self.add(keep(rows))
         return rows
 
-    def _start_of(self, name: str, models: Mapping[str, Model]) -> str:
+    def _start_of(self, name: str, models: Models) -> str:
         """The encoder that a model goes back to, as rows name it; that of a floor is "none"."""
         if name not in models:
             return "none"
@@ -306,7 +300,7 @@ class Run:
         """Why some of these data cannot be had, by dataset."""
         return self._named_data(name, slug)[1]
 
-    def _named_data(self, name: str, slug: str) -> tuple[dict[str, Dataset], dict[str, str]]:
+    def _named_data(self, name: str, slug: str) -> Found:
         if (slug, name) not in self._opened:
             self._opened[slug, name] = named_data(slug or self.slug, name, self.settings["data"], self.root)
         return self._opened[slug, name]
@@ -402,12 +396,9 @@ class Run:
         """The paper's claims, judged on the results so far."""
         items = None if self.items.empty else self.items
         shares = training_shares(self._tables.get("training-times"))
-        reasons = list(self.missing)
-        for claim in load_claims(self.slug):
-            for table in claim.tables:
-                if self.rows(table).empty:
-                    reasons.append({"table": table, "reason": self.left_out()})
-        self.judged = judge_claims(self.slug, self.results, reasons, items, shares)
+        tables = [table for claim in load_claims(self.slug) for table in claim.tables if self.rows(table).empty]
+        reasons = [{"table": table, "reason": self.left_out()} for table in tables]
+        self.judged = judge_claims(self.slug, self.results, self.missing + reasons, items, shares)
         return self.judged
 
     # --- the folder -----------------------------------------------------------------------------------------------

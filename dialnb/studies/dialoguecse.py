@@ -16,16 +16,11 @@ from pandas import DataFrame, concat
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
-from dialnb.data import Dataset, load
-from dialnb.data.corpora import collection
-from dialnb.data.records import MatchingGroup, RetrievalQuery, ScoredPair
-from dialnb.evaluation import geometry
+from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, collection, load
+from dialnb.evaluation import SupportsEncode, evaluate_retrieval, evaluate_similarity, geometry
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.retrieval import evaluate_retrieval
-from dialnb.evaluation.similarity import evaluate_similarity
-from dialnb.evaluation.vectors import SupportsEncode
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
-from dialnb.examples.readings import Lacking, Sentences, Sessions, thin
+from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
 from dialnb.files import Fields
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
@@ -33,11 +28,13 @@ from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.runs.run import AS_IT_COMES
 from dialnb.studies.shared import NAMES, changed, count_rows, count_table, from_scratch, shape_of
 
+Queries = Sequence[RetrievalQuery]
 SLUG = "dialoguecse"
-TESTS, REBUILT = NAMES[SLUG]["tests"], NAMES[SLUG]["rebuilt"]
+NAMED = NAMES[SLUG]
+TESTS, REBUILT = NAMED["tests"], NAMED["rebuilt"]
 """Evaluation sets by corpus; those that are rebuilt from intents, by the dialogue act of the utterances that count."""
 
-MATCHING = NAMES[SLUG]["matching"]
+MATCHING = NAMED["matching"]
 """The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
 the network of these reads is open in the paper: the context alone, or both sides."""
 
@@ -68,7 +65,7 @@ class Corpus:
 class TestSet:
     """Sentences with the pools that they are ranked in, and pairs with human scores, where there are any."""
 
-    queries: Sequence[RetrievalQuery]
+    queries: Queries
     pairs: Sequence[ScoredPair] = ()
     max_length: int = 50  # tokens of a sentence (Section 5.2)
     corpus: str = ""  # that models are trained on
@@ -211,12 +208,12 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
     half of the layers frozen. In Chinese the epoch that agrees best with the development pairs comes back.
     """
     if recipe == "adaptation":
-        settings = {name: s[parameter] for name, parameter in NAMES[SLUG]["adaptation"].items()}
+        settings = {name: s[parameter] for name, parameter in NAMED["adaptation"].items()}
         options = {name: s[name] for name in ("sentences", "head_steps")}
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
-        rate = s.get(NAMES[SLUG]["rates"].get(recipe)) or s["learning_rate"]
+        rate = s.get(NAMED["rates"].get(recipe)) or s["learning_rate"]
         settings = {"epochs": s["epochs"], "learning_rate": rate, "freeze": -2}
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
@@ -252,7 +249,7 @@ def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model
 # --- evaluation -------------------------------------------------------------------------------------------------------
 
 
-def thinned(queries: Sequence[RetrievalQuery], limit: int | None) -> Sequence[RetrievalQuery]:
+def thinned(queries: Queries, limit: Limit) -> Queries:
     """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
     if limit is None or limit >= len(queries):
         return queries
@@ -281,7 +278,7 @@ def score(
     encoder: Encoder,
     records: TestSet,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
     how: str = "mean",
     trained: bool = False,
     **flow: int,
@@ -302,7 +299,7 @@ def chance(
     encoder: SupportsEncode,
     records: TestSet,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
     **_: Any,
 ) -> DataFrame:
     """MAP and MRR of a random order of the same pools."""
@@ -310,7 +307,7 @@ def chance(
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
 
 
-def by_intent(queries: Sequence[RetrievalQuery], intents: int, points: int) -> tuple[list[str], list[str]]:
+def by_intent(queries: Queries, intents: int, points: int) -> tuple[list[str], list[str]]:
     """Texts and labels of the ``intents`` most frequent classes, ``points`` of each; no text twice."""
     named = DataFrame([(query.intent, query.text) for query in queries], columns=["label", "text"])
     named = named[named["label"] != ""].drop_duplicates()

@@ -7,14 +7,19 @@ from typing import Any
 
 from pandas import DataFrame
 
-from dialnb.data import Dataset, load
-from dialnb.data.records import Utterance
-from dialnb.evaluation import evaluate_blocks, evaluate_candidates, evaluate_prototypes, evaluate_scope
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
-from dialnb.evaluation.vectors import EncodeOnce
+from dialnb.data import Dataset, Utterance, load
+from dialnb.evaluation import (
+    EncodeOnce,
+    evaluate_blocks,
+    evaluate_candidates,
+    evaluate_prototypes,
+    evaluate_scope,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
-from dialnb.examples.readings import Dialogues, thin
-from dialnb.files import Fields, Values
+from dialnb.examples.readings import Dialogues, Limit, thin
+from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
 from dialnb.studies import tasks
@@ -48,7 +53,7 @@ def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model
     for name in ("learning_rate", "max_steps") if recipe in OWN else ():
         if own := s.get(f"{OWN[recipe]}_{name}"):
             settings[name] = own
-    given: Values = {"settings": settings}
+    given = {"settings": settings}
     if recipe in ("DSE", "DSE-dropout") and not s.get("long_dialogues"):
         given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
     if recipe == "SimCSE-unsup":
@@ -64,7 +69,7 @@ def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> DataFrame:
     return data.assign(kept=data["text"].map(enough_words))
 
 
-def count(corpora: list[Dataset], limit: int | None) -> dict[str, int]:
+def count(corpora: list[Dataset], limit: Limit) -> dict[str, int]:
     """Dialogues, utterances, pairs and unique sentences; pairs also with the lines lost that DSE's code loses."""
     whole = [talk.utterances for talk in Dialogues(corpora, limit).read()]
     cut = [talk.utterances for talk in Dialogues(corpora, limit, tail=True).read()]

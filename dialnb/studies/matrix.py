@@ -17,13 +17,21 @@ import numpy as np
 from pandas import DataFrame
 
 from dialnb.claims.papers import FLOORS
-from dialnb.data import Dataset
-from dialnb.data.records import RetrievalQuery
-from dialnb.evaluation import evaluate_blocks, evaluate_retrieval, evaluate_similarity
-from dialnb.evaluation.metrics import each_group, evaluator, group_scores, tidy_frame, tidy_rows
+from dialnb.data import Dataset, RetrievalQuery
+from dialnb.evaluation import (
+    EncodeOnce,
+    SupportsEncode,
+    each_group,
+    evaluate_blocks,
+    evaluate_retrieval,
+    evaluate_similarity,
+    evaluator,
+    group_scores,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.evaluation.sampling import item_groups
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
-from dialnb.examples.readings import Dialogues, Lists, Sessions, SpokenTemplates, thin
+from dialnb.examples.readings import Dialogues, Limit, Lists, Sessions, SpokenTemplates, thin
 from dialnb.runs.grid import SHARED, Model, job_of
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
 from dialnb.training import TrainingResult
@@ -132,7 +140,7 @@ def blocks_in_groups(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    questions: int | None,
+    questions: Limit,
 ) -> DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
@@ -144,7 +152,7 @@ def replies_in_groups(
     encoder: Any,
     records: Dataset,
     dataset: str,
-    groups: int | None,
+    groups: Limit,
 ) -> DataFrame:
     """The true reply among a hundred."""
     asked = Lists([records], groups, "test").read()
@@ -153,7 +161,7 @@ def replies_in_groups(
 
 
 def adversarial_in_groups(
-    encoder: Any, records: Dataset, dataset: str, limit: int | None, adversarial_seeds: Sequence[int]
+    encoder: Any, records: Dataset, dataset: str, limit: Limit, adversarial_seeds: Sequence[int]
 ) -> DataFrame:
     """UMS's test: the true reply among ten, one of which was said before."""
     asked = Lists([records], limit, "test").read()
@@ -162,7 +170,7 @@ def adversarial_in_groups(
 
 
 def retrieval_in_groups(
-    encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: int | None
+    encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: Limit
 ) -> DataFrame:
     """DialogueCSE's retrieval: sentences of the same intent before others."""
     asked, once = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder)
@@ -181,7 +189,7 @@ def similarity_in_groups(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
 ) -> DataFrame:
     """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
     pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)

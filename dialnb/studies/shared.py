@@ -11,8 +11,7 @@ import numpy as np
 from pandas import DataFrame
 
 from dialnb.claims.counts import measure
-from dialnb.evaluation import geometry
-from dialnb.evaluation.metrics import Scores, evaluator
+from dialnb.evaluation import Scores, evaluator, geometry
 from dialnb.examples.readings import Reading
 from dialnb.files import Fields, Values, read_yaml
 from dialnb.runs.grid import Model

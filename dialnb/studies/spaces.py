@@ -5,12 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from pandas import DataFrame
 
-from dialnb.data import Dataset
-from dialnb.data.records import IntentUtterance
-from dialnb.evaluation.metrics import Scores, evaluator
+from dialnb.data import Dataset, IntentUtterance
+from dialnb.evaluation import Scores, SupportsEncode, evaluator
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import SupportsEncode
-from dialnb.examples.readings import thin
+from dialnb.examples.readings import Limit, thin
 from dialnb.studies.shared import shape_of
 from dialnb.studies.tasks import question_answers, train_and_test
 
@@ -77,7 +75,7 @@ def geometry_of(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
 ) -> DataFrame:
     """Uniformity and alignment of the test utterances of an intent dataset (lower is better for both)."""
     _, test = train_and_test(records, limit)

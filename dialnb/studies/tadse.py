@@ -15,12 +15,22 @@ from pandas import DataFrame, concat
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.errors import check_known
-from dialnb.evaluation import geometry
+from dialnb.evaluation import (
+    EncodeOnce,
+    Examples,
+    Scores,
+    SupportsEncode,
+    encode,
+    evaluator,
+    geometry,
+    label_ids,
+    nearest,
+    tidy_frame,
+    tidy_rows,
+)
 from dialnb.evaluation.intent import knn_predictions
-from dialnb.evaluation.metrics import Scores, evaluator, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
-from dialnb.evaluation.vectors import EncodeOnce, Examples, SupportsEncode, encode, label_ids, nearest
-from dialnb.examples.readings import Filled, Templates, thin
+from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
 from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
 from dialnb.files import Fields, Values
@@ -31,20 +41,14 @@ from dialnb.studies.shared import NAMES, count_rows
 from dialnb.training.recipes import scaled
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
-LOSSES = {"L_u": "TaDSE L_u", "L_u + L_t": "TaDSE L_u + L_t", PAIR: "TaDSE", ALIGNED: "TaDSE w/ MLP"}
-"""Recipes by the name of T5; the dash is the alignment layer M_A."""
+NAMED = NAMES["tadse"]
+LOSSES, COMPRESSED = NAMED["losses"], NAMED["compressed"]
+"""Recipes by the name of T5, in which the dash is the alignment layer M_A; rows of T6 by the model compressed there."""
 
-COMPRESSED = {
-    "L_u + L_t": "L_u + L_t, compressed",
-    PAIR: f"{PAIR}, compressed",
-    ALIGNED: f"{ALIGNED}, aligned and compressed",
-}
-"""Rows of T6 by the model that is compressed."""
-
-CHECKPOINTS = NAMES["tadse"]["checkpoints"]
+CHECKPOINTS = NAMED["checkpoints"]
 """The printed baselines by hub id, where the run starts from the public SimCSE."""
 
-VARIANTS = NAMES["tadse"]["variants"]
+VARIANTS = NAMED["variants"]
 """What the paper and the code disagree on, or do not say, as options of losses and examples."""
 
 READINGS = ("unit", "lengths", "M_A")
@@ -147,9 +151,7 @@ def single(loss: str, dataset: str, k: int | None = None) -> str:
 # --- nearest neighbours -----------------------------------------------------------------------------------------------
 
 
-def parts_of(
-    records: Dataset, limit: int | None, references: int | None, split: str = "test"
-) -> tuple[Examples, Examples]:
+def parts_of(records: Dataset, limit: Limit, references: Limit, split: str = "test") -> tuple[Examples, Examples]:
     """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
     known = thin(records.filter(split="train"), references)
     return known, thin(records.filter(split=split), limit)
@@ -159,8 +161,8 @@ def neighbours_of(
     encoder: Encoder,
     records: Dataset,
     dataset: str,
-    limit: int | None,
-    references: int | None,
+    limit: Limit,
+    references: Limit,
     ks: Sequence[int] = (1,),
     pooling: str = "",
     split: str = "test",
@@ -188,7 +190,7 @@ def nearest_rows(
     return scored(knn_predictions(queries, references, intents, ks), wanted, dataset, **labels)
 
 
-def majority_of(encoder: Any, records: Dataset, dataset: str, limit: int | None, references: int | None) -> Answers:
+def majority_of(encoder: Any, records: Dataset, dataset: str, limit: Limit, references: Limit) -> Answers:
     """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
     known, asked = parts_of(records, limit, references)
     answer = Counter(row.intent for row in known).most_common(1)[0][0]
@@ -265,8 +267,8 @@ def compression_of(
     encoder: Encoder,
     records: Dataset,
     dataset: str,
-    limit: int | None,
-    references: int | None,
+    limit: Limit,
+    references: Limit,
     ratios: Sequence[float],
     layers: Layers | None = None,
     reading: str = "unit",
@@ -304,7 +306,7 @@ def chosen_ratio(rows: DataFrame) -> float:
 def space_of(
     encoder: Encoder,
     records: Dataset,
-    limit: int | None,
+    limit: Limit,
     folds: int,
     ratios: Sequence[float],
 ) -> Scores:
@@ -335,7 +337,7 @@ def shape_rows(rows: DataFrame) -> DataFrame:
     folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
     clusters = folds[folds["metric"] == "Silhouette"]
     parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
-    for figure, dataset, name, ratio, shown in NAMES["tadse"]["clusters"]:
+    for figure, dataset, name, ratio, shown in NAMED["clusters"]:
         where = {"dataset": dataset, "model": name, "compression": ratio}
         parts.append(select(clusters, where).assign(table=figure, model=shown))
     return concat(parts, ignore_index=True)
@@ -346,7 +348,7 @@ def plane_of(
     records: Dataset,
     ratio: float,
     method: str,
-    limit: int | None,
+    limit: Limit,
     seed: int,
 ) -> DataFrame:
     """F4, F9, F10: the test utterances of a dataset in a plane, compressed by ``ratio``."""
@@ -358,8 +360,6 @@ def plane_of(
 
 
 # --- counts and drawings ----------------------------------------------------------------------------------------------
-
-BOOKS = {"T8": "NORP", "T9": "ORDINAL", "T10": "ORG", "T11": "LOC"}
 
 
 def statistics_of(source: Filled) -> Values:
@@ -373,7 +373,7 @@ def stand_in(dataset: str, records: Dataset) -> str:
     """What our data have in place of the paper's; empty where they are its own."""
     if dataset == "CLINC150":
         return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
-    return "" if records.variant.endswith("official") else NAMES["tadse"]["stand_ins"].get(dataset, "")
+    return "" if records.variant.endswith("official") else NAMED["stand_ins"].get(dataset, "")
 
 
 def toy_counts(toy: Examples) -> dict[str, int]:
@@ -393,7 +393,7 @@ def toy_counts(toy: Examples) -> dict[str, int]:
 def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[Values]:
     """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
     counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
-    counts |= {table: book.get(label, {}) for table, label in BOOKS.items()}
+    counts |= {table: book.get(label, {}) for table, label in NAMED["books"].items()}
     rows = []
     for table, mentions in counts.items():
         printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.records import QuestionAnswer
+from dialnb.data import Dataset, QuestionAnswer
 from dialnb.evaluation import (
+    EncodeOnce,
+    SupportsEncode,
     act_tagging_examples,
     evaluate_blocks,
     evaluate_candidates,
@@ -20,16 +21,16 @@ from dialnb.evaluation import (
     finetune_actions,
     finetune_intents,
     finetune_responses,
+    tidy_frame,
+    tidy_rows,
 )
 from dialnb.evaluation.actions import majority_rows
 from dialnb.evaluation.bundled import train_and_test
 from dialnb.evaluation.diaeval import act_names, dialogues_of
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
-from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
-from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.pairs import enough_words
-from dialnb.examples.readings import Dialogues, thin
+from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.models.encoder import Encoder
 from dialnb.studies.shared import for_all
 
@@ -40,7 +41,7 @@ POOL = 5000
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer]:
+def question_answers(records: Dataset, limit: Limit) -> list[QuestionAnswer]:
     """The pairs of a question-answer dataset, or of a dialogue corpus: every question with the reply to it.
 
     A dialogue has about two of them; where ``limit`` are wanted, four dialogues for each are looked into.
@@ -57,7 +58,7 @@ def question_answers(records: Dataset, limit: int | None) -> list[QuestionAnswer
 
 def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
     """(anchor, entailment, contradiction) from NLI pairs that share a premise; one triple per premise."""
-    by_premise: dict[str, dict[str, str]] = {}
+    by_premise = {}
     for item in items:
         premise, hypothesis = item.utterances
         by_premise.setdefault(premise, {}).setdefault(item.label, hypothesis)
@@ -71,13 +72,13 @@ def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
 # --- without training -------------------------------------------------------------------------------------------------
 
 
-def intents_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
+def intents_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, **few: Any) -> DataFrame:
     """T2: few-shot prototypes (``few`` are shots and seeds), with the code's and with re-normalised ones."""
     parts = train_and_test(records, limit)
     return evaluate_prototypes(encoder, *parts, dataset=dataset, forms=("code", "cosine"), **few)
 
 
-def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
+def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, **few: Any) -> DataFrame:
     """Few-shot prototypes read with the mean and with the first token, on development (if any) and test utterances."""
     found = []
     for split in ("dev", "test"):
@@ -88,7 +89,7 @@ def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: 
     return concat(found, ignore_index=True)
 
 
-def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, **few: Any) -> DataFrame:
+def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, **few: Any) -> DataFrame:
     """T3 and T8: out-of-scope detection under all protocols, and the trivial floors."""
     train, test = list(records.filter(split="train")), thin(records.filter(split="test"), limit)
     return evaluate_scope(encoder, train, test, dataset=dataset, **few)
@@ -98,7 +99,7 @@ def blocks_of(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    questions: int | None,
+    questions: Limit,
 ) -> DataFrame:
     """T4, left: the answer to a question among the 100 of its block, over three shuffles."""
     return evaluate_blocks(encoder, question_answers(records, questions), dataset=dataset)
@@ -108,7 +109,7 @@ def candidates_of(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    groups: int | None,
+    groups: Limit,
 ) -> DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
     chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
@@ -119,14 +120,14 @@ def nli_of(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
 ) -> DataFrame:
     """X1: is the entailed sentence closer than the contradicting one?"""
     return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
 
 
 def guessed_intents_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds=(), finetune_seeds=(), **_
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, shots, seeds=(), finetune_seeds=(), **_
 ) -> DataFrame:
     """The floor of T2 and T7: an intent drawn blindly, in every draw of the few examples."""
     train, test = train_and_test(records, limit)
@@ -135,7 +136,7 @@ def guessed_intents_of(
     return for_all(tidy_frame(rows), protocol=("code", "paper"), shots=shots, seed=seeds or finetune_seeds)
 
 
-def rejected_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, shots, seeds) -> DataFrame:
+def rejected_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, shots, seeds) -> DataFrame:
     """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
     test = thin(records.filter(split="test"), limit)
     labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
@@ -145,7 +146,7 @@ def rejected_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: 
 
 
 def worded_selection_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, questions: int | None, response_shots, finetune_seeds, **_
+    encoder: SupportsEncode, records: Dataset, dataset: str, questions: Limit, response_shots, finetune_seeds, **_
 ) -> DataFrame:
     """The floor of T9: the same pairs in the same blocks, ranked by shared words."""
     _, test = learned_and_ranked(records, questions)
@@ -154,7 +155,7 @@ def worded_selection_of(
 
 
 def majority_actions_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, limit: int | None, action_shots, action_seeds, **rest
+    encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, action_shots, action_seeds, **rest
 ) -> DataFrame:
     """The floor of T5: the most frequent combination of acts of the training set, however few examples models see."""
     answer = partial(majority_rows, task="action tagging")
@@ -169,7 +170,7 @@ def actions_of(
     encoder: Encoder,
     records: Dataset,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
     action_shots,
     action_seeds,
     action_rate: float = 1.0,
@@ -186,7 +187,7 @@ def actions_of(
 
 
 def tagged(
-    score: Callable[..., DataFrame], records: Dataset, dataset: str, limit: int | None, all_turns: Sequence[str]
+    score: Callable[..., DataFrame], records: Dataset, dataset: str, limit: Limit, all_turns: Sequence[str]
 ) -> DataFrame:
     """The rows that ``score`` gives of the training and test examples of T5, under both protocols."""
     dialogues, acts = dialogues_of(records, dataset), act_names(records, dataset)
@@ -206,7 +207,7 @@ def finetuned_intents_of(
     encoder: Encoder,
     records: Dataset,
     dataset: str,
-    limit: int | None,
+    limit: Limit,
     shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
@@ -220,7 +221,7 @@ def finetuned_selection_of(
     encoder: Encoder,
     records: Dataset,
     dataset: str,
-    questions: int | None,
+    questions: Limit,
     response_shots,
     finetune_seeds,
     finetune_rate: float = 1.0,
@@ -230,7 +231,7 @@ def finetuned_selection_of(
     return finetune_responses(encoder, *parts, dataset=dataset, recipe=RESPONSES.times(finetune_rate), **few)
 
 
-def learned_and_ranked(records: Dataset, questions: int | None) -> tuple[list[QuestionAnswer], list[QuestionAnswer]]:
+def learned_and_ranked(records: Dataset, questions: Limit) -> tuple[list[QuestionAnswer], list[QuestionAnswer]]:
     """The pairs that T9 learns from and those that it ranks, drawn once."""
     pairs = question_answers(records, questions)
     order = np.random.default_rng(24).permutation(len(pairs))

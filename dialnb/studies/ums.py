@@ -11,8 +11,7 @@ import torch
 from pandas import DataFrame, concat
 
 from dialnb import losses
-from dialnb.data import Dataset
-from dialnb.data.records import conversation_of
+from dialnb.data import Dataset, conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows
@@ -29,7 +28,7 @@ from dialnb.examples.manipulations import (
     manipulation_examples,
     search,
 )
-from dialnb.examples.readings import Lists
+from dialnb.examples.readings import Corpora, Limit, Lists
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
@@ -137,12 +136,12 @@ def score_epoch(
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def has_lists(parts: Sequence[Dataset]) -> bool:
+def has_lists(parts: Corpora) -> bool:
     """Has the corpus lists of candidates to test with? The sample of Douban has none."""
     return bool(len(parts[0].filter(split="test")))
 
 
-def label(parts: Sequence[Dataset]) -> str:
+def label(parts: Corpora) -> str:
     """The dataset's name in the results."""
     return parts[0].name.removeprefix("bundled/")
 
@@ -184,9 +183,9 @@ def count_lists(sets: Mapping[str, list[Dataset]]) -> DataFrame:
 
 def answer_of(
     encoder: Selector | Encoder | Lexical,
-    records: Sequence[Dataset],
+    records: Corpora,
     dataset: str,
-    groups: int | None,
+    groups: Limit,
     seeds: Sequence[int],
     kinds: Sequence[str],
     max_length: int,
@@ -297,9 +296,9 @@ def vectors_at_marks(selector: Selector, inputs: Sequence[Input]) -> list[torch.
 
 def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input]]:
     """What each task makes of dialogues by the paper's windows, drawn once."""
-    examples = manipulation_examples(selector.encoder, groups, selector.max_length, protocol="paper")
+    examples = manipulation_examples(selector.encoder, groups, selector.max_length)
     rng = np.random.default_rng(24)
-    inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
+    inputs = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):
             inputs[drawn.task].append(examples.write(drawn))
@@ -332,7 +331,7 @@ def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
 
 
 def project_marks(
-    encoder: Selector, records: Sequence[Dataset], dataset: str, dialogues: int, method: str, seed: int
+    encoder: Selector, records: Corpora, dataset: str, dialogues: int, method: str, seed: int
 ) -> DataFrame:
     """F4: the special tokens of test dialogues in a plane, the right one of each input apart from the others."""
     planes = []
@@ -346,7 +345,7 @@ def project_marks(
 @torch.inference_mode()
 def geometry_of(
     encoder: Selector,
-    records: Sequence[Dataset],
+    records: Corpora,
     dataset: str,
     groups: int,
 ) -> DataFrame:

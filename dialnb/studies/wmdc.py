@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat
 
-from dialnb.data import Dataset
-from dialnb.data.records import Utterance
-from dialnb.evaluation import diaeval, geometry
-from dialnb.evaluation.metrics import Scores, evaluator
+from dialnb.data import Dataset, Utterance
+from dialnb.evaluation import Scores, diaeval, evaluator, geometry
 from dialnb.evaluation.projection import project
-from dialnb.examples.readings import Dialogues, thin
+from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
 from dialnb.files import Fields, Values
 from dialnb.losses import inverse_response_frequency
@@ -80,7 +78,7 @@ def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
 
 def count_corpora(
     corpora: dict[str, Dataset],
-    limit: int | None,
+    limit: Limit,
     rare: int,
     draws: int,
     pairs: int,
@@ -186,7 +184,7 @@ def known_domains(records: Dataset) -> Dataset:
     return records.take([row for row, domain in enumerate(domains) if domain in known])
 
 
-def benchmark_rows(dataset: str, records: Dataset, **limits: int | None) -> list[Values]:
+def benchmark_rows(dataset: str, records: Dataset, **limits: Limit) -> list[Values]:
     """Items by split and the number of labels, of what the tasks ask for."""
     numbers = {}
     if records.table.kind == "Dialogue":

@@ -32,7 +32,7 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: 
             cpu[name] = kept.clone() if kept.data_ptr() in seen else kept  # safetensors takes no shared memory
             seen.add(kept.data_ptr())
         save_file(cpu, draft / "state.safetensors")
-        (draft / "state.json").write_text(json.dumps({"step": step, **facts}), encoding="utf-8")
+        (draft / "state.json").write_text(json.dumps({"step": step, **facts}), "utf-8")
         for path in draft.iterdir():
             _sync(path)
         draft.replace(final)
@@ -58,7 +58,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict]:
     try:
-        return load_file(path / "state.safetensors"), json.loads((path / "state.json").read_text(encoding="utf-8"))
+        return load_file(path / "state.safetensors"), json.loads((path / "state.json").read_text("utf-8"))
     except Exception as error:
         raise TrainingError(
             f"checkpoint {path} cannot be read ({error}); delete that folder to start afresh"

@@ -12,15 +12,15 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dialnb.data.corpora import Conversation, paired_dialogues
-from dialnb.data.records import SelectionGroup
+from dialnb.data import Conversation, SelectionGroup, paired_dialogues
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Examples
 from dialnb.examples.manipulations import TASKS, manipulation_examples
-from dialnb.examples.masking import MaskedExamples, MaskedPairExamples
+from dialnb.examples.masking import MaskedExamples, MaskedPairExamples, next_sentence_examples, replaced_token_examples
 from dialnb.examples.matching import MatchingExamples, build_groups, matching_examples, neighbours
 from dialnb.examples.pairs import (
     PairExamples,
+    Talks,
     consecutive_pairs,
     context_pairs,
     dropout_examples,
@@ -29,7 +29,6 @@ from dialnb.examples.pairs import (
     tokenise_once,
     unique_sentences,
 )
-from dialnb.examples.posttraining import next_sentence_examples, replaced_token_examples
 from dialnb.examples.readings import reply_lists, thin
 from dialnb.examples.templates import augmented_dropout_examples, template_examples
 from dialnb.examples.windows import WINDOWS, window_examples
@@ -39,12 +38,20 @@ from dialnb.models.selector import Selector, add_marks, add_placeholders
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective, Sum
-from dialnb.training.objectives import MaskedLanguageModel, NextSentencePrediction, PairObjective, TemplateObjective
-from dialnb.training.objectives_dialogue import ManipulationObjective, MatchingGuidedObjective, SiameseObjective
+from dialnb.training.objectives import (
+    ManipulationObjective,
+    MaskedLanguageModel,
+    MatchingGuidedObjective,
+    NextSentencePrediction,
+    PairObjective,
+    SiameseObjective,
+    TemplateObjective,
+)
 from dialnb.training.pretrain import language_rows, replaced_token_detection
 from dialnb.training.settings import PRINTED, TrainingSettings
 
-Talks = Sequence[Sequence[str]]
+Cache = Path | None
+"""The folder that keeps tokenised texts."""
 
 WINDOW_SETS = (WINDOWS, (1,), (2,), (3,), (1, 2), (1, 2, 3, 4), (1, 2, 3, 4, 5))
 CONTEXT = 128  # tokens of a TOD-BERT context; 512 in the paper
@@ -126,7 +133,7 @@ def _sized(kind: type[Objective], **fixed: Any) -> Callable[..., Objective]:
 def _pairs(*turns: int, min_words: int = 3) -> Callable[..., PairExamples]:
     """Make pairs whose queries have so many turns."""
 
-    def examples(encoder, dialogues: Talks, cache: Path | None = None) -> PairExamples:
+    def examples(encoder, dialogues: Talks, cache: Cache = None) -> PairExamples:
         pairs = []
         for count in turns:
             for query, response in consecutive_pairs(dialogues, count, min_words):
@@ -136,11 +143,11 @@ def _pairs(*turns: int, min_words: int = 3) -> Callable[..., PairExamples]:
     return examples
 
 
-def _dropout(encoder, dialogues: Talks, cache: Path | None = None) -> PairExamples:
+def _dropout(encoder, dialogues: Talks, cache: Cache = None) -> PairExamples:
     return dropout_examples(encoder, unique_sentences(dialogues), 32, cache)
 
 
-def _contexts(encoder, dialogues: Talks, cache: Path | None = None) -> MaskedPairExamples:
+def _contexts(encoder, dialogues: Talks, cache: Cache = None) -> MaskedPairExamples:
     pairs = context_pairs(dialogues, draws=2, seed=24)
     plain = pair_examples(encoder, pairs, 64, cache, query_length=CONTEXT, query_truncate="left")
     masking = MaskedExamples.from_tokens(encoder, plain.tokens)
@@ -159,7 +166,7 @@ def _contrast_and_words(encoder: Encoder, **options) -> Objective:
 # --- masked words -----------------------------------------------------------------------------------------------------
 
 
-def _words(encoder, dialogues: Sequence[Conversation], cache: Path | None = None) -> MaskedExamples:
+def _words(encoder, dialogues: Sequence[Conversation], cache: Cache = None) -> MaskedExamples:
     rows = language_rows(dialogues, seed=24)
     return MaskedExamples.from_tokens(encoder, tokenise_once(encoder, rows, 128, cache))
 
@@ -167,7 +174,7 @@ def _words(encoder, dialogues: Sequence[Conversation], cache: Path | None = None
 def _sentences(
     encoder,
     talks: Sequence[Conversation],
-    cache: Path | None = None,
+    cache: Cache = None,
     sentences: int | None = None,
     max_length: int = 50,
 ) -> MaskedExamples:
@@ -183,7 +190,7 @@ def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_d
     """Name and make WMDC with one head per window; what differs from the main model is in its name:
     "WMDC {1,2} w/o IRF"."""
 
-    def examples(encoder, dialogues: Talks, cache: Path | None = None) -> Examples:
+    def examples(encoder, dialogues: Talks, cache: Cache = None) -> Examples:
         return window_examples(encoder, dialogues, windows, weighting, mask_duplicates, cache)
 
     objective = _sized(PairObjective, loss="weighted_symmetric", head="linear", windows=tuple(windows))
@@ -218,7 +225,7 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
 def _groups(
     encoder,
     sessions: Talks,
-    cache: Path | None,
+    cache: Cache,
     settings: TrainingSettings,
     negatives: int = 9,
     turns: int = 3,
@@ -337,7 +344,7 @@ def fit(
     data: Sequence,
     settings: TrainingSettings | None = None,
     folder: Path | None = None,
-    cache: Path | None = None,
+    cache: Cache = None,
     options: Fields | None = None,
     on_epoch: Callable[[int, Encoder | Selector], None] | None = None,
     **training,

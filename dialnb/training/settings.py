@@ -15,8 +15,8 @@ CHOICES = {
     "precision": ("float32", "bfloat16", "float64"),
 }
 LEAST = {"weight_decay": "0 or above", "freeze": "0 or above"}
-LEAST |= dict.fromkeys(("batch_size", "epochs", "steps", "max_steps", "learning_rate"), "above 0")
-LEAST |= dict.fromkeys(("head_learning_rate", "clip", "chunk", "checkpoint_every", "evaluate_every"), "above 0")
+POSITIVE = ("batch_size", "epochs", "steps", "max_steps", "learning_rate", "head_learning_rate", "clip", "chunk")
+LEAST |= dict.fromkeys((*POSITIVE, "checkpoint_every", "evaluate_every"), "above 0")
 
 
 @dataclass(frozen=True)

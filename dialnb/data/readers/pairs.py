@@ -8,7 +8,7 @@ from posixpath import basename
 from typing import Any
 
 from dialnb.data.readers import SPLITS, TRAIN_DEV_TEST, Files, Records, reader
-from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair
+from dialnb.data.records import InferenceItem, QuestionAnswer, ScoredPair, Texts
 
 CAPTIONS = ("images", "track5.en-en")
 INFERENCE = {name: name for name in ("entailment", "neutral", "contradiction")}
@@ -40,7 +40,7 @@ def inference_items(
     files: Files,
     rows: Iterable[Mapping[str, Any]],
     split: str,
-    fields: tuple[str, ...] = ("pairID", "sentence1", "sentence2", "gold_label"),
+    fields: Texts = ("pairID", "sentence1", "sentence2", "gold_label"),
     prefix: str = "",
 ) -> Records:
     """(premise, hypothesis) with one of three labels from rows whose ``fields`` are id, premise, hypothesis, label."""

@@ -6,11 +6,11 @@ Each function returns the plain text with its slots, and for every slot ``text[s
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dialnb.data.records import Slot
+from dialnb.data.records import Slot, Slots
 
 BRACKETS = re.compile(r"\[\s*([^\[\]:]*?)\s*:\s*([^\[\]]*?)\s*\]")
 
-Annotated = tuple[str, tuple[Slot, ...]]
+Annotated = tuple[str, Slots]
 
 
 def tagged(tokens: Sequence[str], tags: Sequence[str]) -> Annotated:
