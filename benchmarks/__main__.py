@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from dialnb.files import make_folder
+from dialnb.files import make_folder, write_json
 from dialnb.runs.provenance import provenance
 
 
@@ -36,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(shown, end="\n\n", flush=True)
         rows += json.loads(table.to_json(orient="records"))
         if options.out:
-            content = {"provenance": provenance(), "rows": rows}
-            options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_json(options.out, {"provenance": provenance(), "rows": rows})
     if options.out:
         print(f"written to {options.out}", file=sys.stderr)
     return 0

@@ -8,7 +8,6 @@ and how many kernels are started. Weights are random: speed does not depend on t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
@@ -24,6 +23,7 @@ from dialnb.data import load
 from dialnb.evaluation import finetuning
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, fit_classifier
 from dialnb.examples.pairs import consecutive_pairs, pair_examples
+from dialnb.files import write_json
 from dialnb.models import packed
 from dialnb.models.encoder import load_encoder
 from dialnb.runs.provenance import provenance
@@ -87,23 +87,11 @@ def measure_fit(encoder, recipe, n: int, shortest: int, longest: int, steps: int
     return found | (on_gpu(lambda: run(20)[0]) if torch.cuda.is_available() else {})
 
 
-def parse(name: str, description: str) -> argparse.Namespace:
-    """What benchmarks of steps are told: how many, and where their rows go."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
     parser.add_argument("--steps", type=int, default=200, help="timed steps of each kind")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write rows and provenance as JSON")
-    return parser.parse_args()
-
-
-def keep(rows: list[dict], out: Path | None) -> None:
-    """Write the rows with their provenance, if there is a place for them."""
-    if out:
-        content = {"provenance": provenance(), "rows": rows}
-        out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def main() -> int:
-    options = parse("steps", __doc__)
+    options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = load_encoder("mini", device="cpu").tokenizer
     rows, can, had = [], loop.can_replay, packed.kernels
@@ -122,7 +110,8 @@ def main() -> int:
             print(rows[-1], flush=True)
     packed.kernels = had
     print(pd.DataFrame(rows).round(2).to_string(index=False))
-    keep(rows, options.out)
+    if options.out:
+        write_json(options.out, {"provenance": provenance(), "rows": rows})
     return 0
 
 

@@ -49,7 +49,12 @@ def block_size(longest: int, limit: int = 512) -> int:
 def reach(longest: int, limit: int, device: torch.device, dtype: torch.dtype) -> int:
     """For what length attention on a GPU is made: batches in which that is equal may differ in their longest."""
     block = block_size(longest, limit)
-    return block if has_kernel(device, dtype, block) else -(-longest // 16) * 16
+    return block if has_kernel(device, dtype, block) else aligned(longest)
+
+
+def aligned(longest: int) -> int:
+    """The width to which sequences are padded, as the memory-efficient kernel wants a mask."""
+    return -(-longest // 16) * 16
 
 
 def kernel_attention(qkv, starts: Tensor, seed: Tensor, block: int, dropout: float) -> Tensor:
@@ -70,8 +75,7 @@ def grouped_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], dropout:
 
 def padded_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float = 0.0) -> Tensor:
     """One dense attention over all sequences, each padded to the longest; the device is not waited for."""
-    lengths, tokens = starts.diff(), len(qkv)
-    width = -(-longest // 16) * 16  # aligned, as the memory-efficient kernel wants a mask; see also ``reach``
+    lengths, tokens, width = starts.diff(), len(qkv), aligned(longest)
     shift = torch.arange(len(lengths), device=qkv.device) * width - starts[:-1]
     rows = torch.repeat_interleave(shift, lengths, output_size=tokens) + torch.arange(tokens, device=qkv.device)
     dense = qkv.new_zeros(len(lengths) * width, *qkv.shape[1:]).index_copy(0, rows, qkv)

@@ -84,7 +84,7 @@ class Graphs:
     def __init__(self, encoder: nn.Module) -> None:
         self.encoder = encoder
         self.parameters = [parameter for parameter in encoder.transformer.parameters() if parameter.requires_grad]
-        self.anchor = torch.zeros((), dtype=next(encoder.parameters()).dtype, device=encoder.device, requires_grad=True)
+        self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
         self.able = True
@@ -98,7 +98,7 @@ class Graphs:
         real = len(batch.lengths) if first_only else len(batch.ids)
         learning = torch.is_grad_enabled()
         place = next(number for number in count() if number not in self.taken) if learning else -1
-        dtype = self.encoder.dtype or self.anchor.dtype
+        dtype = self.encoder.dtype or next(self.encoder.parameters()).dtype
         limit = self.encoder.transformer.config.max_position_embeddings
         key = (
             place,

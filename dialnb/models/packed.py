@@ -85,15 +85,14 @@ def packed_forward(
     if shared.attention_dropout or (shared.hidden_dropout and seeds.is_cuda):
         seeds.random_(0, 2**31)
     x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, shared.hidden_dropout)
-    first = packed.starts[:-1].long()
     block = block_size(packed.max_length, transformer.config.max_position_embeddings)
     if has_kernel(x.device, x.dtype, block):
         attend = partial(kernel_attention, block=block)
-    elif x.device.type == "cuda":
+    elif x.is_cuda:
         attend = partial(_padded, longest=packed.max_length)
     else:
         attend = partial(_grouped, groups=packed.groups)
-    return _stack(x, layers, packed.starts, seeds, attend, shared, first if first_only else None)
+    return _stack(x, layers, packed.starts, seeds, attend, shared, packed.starts[:-1].long() if first_only else None)
 
 
 def _grouped(qkv, starts, seed, groups, dropout: float) -> Tensor:

@@ -167,7 +167,7 @@ class _Run:
         parts: list[Tensors] = []
         for i, chunk in enumerate(chunks):
             self.seed(step, i)
-            # With gradient although it is thrown away: the same recorded pass draws the same dropout again below.
+            # With gradient although it is thrown away: the pass below takes the same kernels and the same dropout.
             parts.append({k: v.detach() for k, v in self.objective.embed(self.encoder, chunk).items()})
         in_batch, all_terms, leaves = self._nothing, dict.fromkeys(totals, self._nothing), {}
         if parts[0]:
