@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -31,7 +30,7 @@ from dialnb.tokens import Numbers, Packed, Tokens, joined, offsets_of, stretches
 from dialnb.training.objective import Objective, Tensors
 from dialnb.training.objectives import NextSentencePrediction
 from dialnb.training.pretrain import PretrainingRecipe, pretrain
-from tools.pretrain import pretraining_card, pretraining_settings
+from tools.pretrain import description, listed, pretraining_settings
 
 UNASKED = -100
 """The next-sentence label of inputs that have one segment only; the loss passes over it."""
@@ -211,11 +210,10 @@ class TaughtRecipe(PretrainingRecipe):
         return objective, dialogue_examples(encoder, dialogues, self.max_length, self.mask, cache, teacher)
 
 
-def card(encoder: Encoder, recipe: TaughtRecipe, *facts: Any) -> str:
-    """The card of an encoder made from scratch, with what is special about this one."""
+def what_it_is(encoder: Encoder, recipe: TaughtRecipe) -> str:
+    """What the card says of an encoder made from scratch, with what is special about this one."""
     taught = f", and learning on the same text the hidden states of `{recipe.teacher}`" if recipe.teacher else ""
-    text = pretraining_card(encoder, recipe, *facts)
-    return text.replace(" on dialogues.", f" and next sentences on dialogues{taught}.", 1)
+    return description(encoder, recipe.kind).replace(" on dialogues.", f" and next sentences on dialogues{taught}.", 1)
 
 
 @click.command()
@@ -237,7 +235,7 @@ def main(
     recipe = TaughtRecipe(max_length=max_length, settings=settings, teacher=teacher)
     dialogues = conversations(corpus, only, columns)
     encoder, result = pretrain(dialogues, recipe, checkpoints(out), name=out.name)
-    save(encoder, out, result, dialogues, card, recipe)
+    save(encoder, out, result, dialogues, what_it_is(encoder, recipe), listed(recipe))
 
 
 if __name__ == "__main__":

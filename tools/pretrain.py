@@ -15,9 +15,8 @@ from typing import Any
 from click import IntRange, command, option
 
 from dialnb.commands.engine import change, checkpoints, conversations, save, training
-from dialnb.data.corpora import Conversation
 from dialnb.errors import check_known
-from dialnb.models.cards import card
+from dialnb.files import Values
 from dialnb.models.encoder import Encoder
 from dialnb.models.saving import check_place
 from dialnb.training.pretrain import SHAPES, PretrainingRecipe, pretrain
@@ -30,22 +29,24 @@ def pretraining_settings(shape: str) -> TrainingSettings:
     return PRINTED[f"pretraining {shape}"]
 
 
-def pretraining_card(
-    encoder: Encoder, recipe: PretrainingRecipe, dialogues: Sequence[Conversation], *facts: Any
-) -> str:
-    """The card of an encoder made from scratch."""
+def description(encoder: Encoder, kind: str) -> str:
+    """What the card says of an encoder made from scratch."""
     size = sum(p.numel() for p in encoder.parameters()) / 1e6
     c = encoder.transformer.config
-    what = (
-        f"A small {recipe.kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
+    return (
+        f"A small {kind.upper()} encoder ({c.num_hidden_layers} layers, {c.hidden_size} wide, {size:.1f} M "
         f"parameters, {len(encoder.tokenizer):,} uncased word pieces of its own), made from scratch by dialnb with "
-        f"{'masked language modelling' if recipe.kind == 'bert' else 'replaced-token detection'}"
+        f"{'masked language modelling' if kind == 'bert' else 'replaced-token detection'}"
         " on dialogues. Mean pooling. English, task-oriented and technical chat; nothing was removed from the corpora, "
         "so it may reflect their biases. A research baseline, not a product."
     )
+
+
+def listed(recipe: PretrainingRecipe) -> Values:
+    """The settings of the recipe and of its training, as the card lists them."""
     settings = asdict(recipe) | asdict(recipe.settings)
     settings.pop("settings")
-    return card(encoder, what, dialogues, settings, *facts)
+    return settings
 
 
 @command()
@@ -62,7 +63,7 @@ def main(out: Path, changes: Sequence[str], corpus: str, only: str, columns: Seq
     work = checkpoints(out)
     dialogues = conversations(corpus, only, columns)
     encoder, result = pretrain(dialogues, recipe, work, name=out.name)
-    save(encoder, out, result, dialogues, pretraining_card, recipe)
+    save(encoder, out, result, dialogues, description(encoder, recipe.kind), listed(recipe))
 
 
 if __name__ == "__main__":

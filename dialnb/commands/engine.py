@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from click import Choice, IntRange, argument, command, option
 
 from dialnb.commands import JSON, together
 from dialnb.errors import BadParameter, DataError, check_known
-from dialnb.files import make_folder, write_json
+from dialnb.files import Values, make_folder, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,6 @@ def train(
     from dialnb.data.corpora import capped
     from dialnb.data.own import is_own
     from dialnb.examples.own import augmentation_of
-    from dialnb.models.cards import recipe_card
     from dialnb.models.encoder import load_encoder
     from dialnb.models.saving import check_place
     from dialnb.runs.profiles import named_values
@@ -111,7 +110,10 @@ def train(
     data = [augmentation_of(own_data(corpus, columns))] if filled else dialogues
     made = fit(chosen, model, data, settings, work, work, given)
     model.name = out.name
-    save(made.model, out, made.result, dialogues, recipe_card, (chosen.name, start, settings))
+    what = (
+        f"Trained by the {chosen.name} recipe from the encoder `{start}` with dialnb. {model.pooling.title()} pooling."
+    )
+    save(made.model, out, made.result, dialogues, what, asdict(settings))
 
 
 @command()
@@ -294,13 +296,14 @@ def save(
     out: Path,
     result: TrainingResult,
     dialogues: list[Conversation],
-    card: Callable,
-    recipe: Any,
+    what: str,
+    settings: Values,
 ) -> None:
     """Write the model before anything else can fail; then score it, add its card and the facts of its making."""
     import torch
 
     from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.models.cards import card
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
     from dialnb.runs.stages import MEASURED
@@ -316,7 +319,7 @@ def save(
         "scores": json.loads(summary.to_json(orient="index")),
     }
     encoder.dtype = None
-    model.save(out, card(encoder, recipe, dialogues, result, summary, facts), torch.float16)
+    model.save(out, card(encoder, what, settings, dialogues, result, summary, facts), torch.float16)
     curve = result.curve.iloc[:: max(1, len(result.curve) // 200)]
     facts["curve"] = curve.round(6).to_dict(orient="list")
     write_json(out / "training.json", facts)

@@ -1,5 +1,7 @@
 """Embedding spaces on paper: seeded t-SNE and UMAP, each with a number that says how far the picture can be trusted."""
 
+import warnings
+
 import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
@@ -56,9 +58,9 @@ def _principal(points: ndarray) -> ndarray:
 
 
 def _umap(points: ndarray, start: ndarray, seed: int, perplexity: float) -> ndarray:
-    """UMAP by its two steps, on exact neighbours: its own search for them takes longest to compile."""
+    """UMAP on exact neighbours: its own search for them takes longest to compile."""
     try:
-        from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding
+        from umap import UMAP
     except ImportError as error:
         raise DialnbError(
             f"UMAP needs the package umap-learn, which cannot be imported here ({error}): "
@@ -68,26 +70,7 @@ def _umap(points: ndarray, start: ndarray, seed: int, perplexity: float) -> ndar
 
     size = max(2, round(perplexity / 2))
     distances, nearest = NearestNeighbors(n_neighbors=size, n_jobs=1).fit(points).kneighbors(points)
-    random = np.random.RandomState(seed)
-    known = {"knn_indices": nearest.astype(np.int32), "knn_dists": distances.astype(np.float32)}
-    graph = fuzzy_simplicial_set(points, size, random, "euclidean", **known)[0]
-    a, b = find_ab_params(spread=1.0, min_dist=0.1)
-    return simplicial_set_embedding(
-        points,
-        graph,
-        n_components=2,
-        initial_alpha=1.0,
-        a=a,
-        b=b,
-        gamma=1.0,
-        negative_sample_rate=5,
-        n_epochs=500,
-        init=start,
-        random_state=random,
-        metric="euclidean",
-        metric_kwds={},
-        densmap=False,
-        densmap_kwds={},
-        output_dens=False,
-        parallel=False,
-    )[0]
+    known = nearest.astype(np.int32), distances.astype(np.float32)
+    umap = UMAP(size, init=start, n_epochs=500, random_state=seed, n_jobs=1, precomputed_knn=known)
+    with warnings.catch_warnings(action="ignore"):  # it could not place further points
+        return umap.fit_transform(points)

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from jinja2 import Template
@@ -11,16 +10,12 @@ from pandas import DataFrame
 
 from dialnb.data.corpora import Conversation
 from dialnb.data.sources import load_registry
+from dialnb.files import Values
 
 
-def recipe_card(encoder, recipe, dialogues: Sequence[Conversation], *facts) -> str:
-    """The card of an encoder trained by one of the papers' recipes."""
-    name, start, settings = recipe
-    what = f"Trained by the {name} recipe from the encoder `{start}` with dialnb. {encoder.pooling.title()} pooling."
-    return card(encoder, what, dialogues, asdict(settings), *facts)
-
-
-def card(encoder, what: str, dialogues, settings: dict, result, summary: DataFrame, facts: dict) -> str:
+def card(
+    encoder, what: str, settings: Values, dialogues: Sequence[Conversation], result, summary: DataFrame, facts: Values
+) -> str:
     """The card of an encoder that is ``what`` it says."""
     counts = Counter()
     for dialogue in dialogues:

@@ -78,32 +78,13 @@ def read_snli(files: Files, variant: str) -> Records:
             yield from inference_items(files, files.json_lines(name, data), split)
 
 
-@reader("SICK", variants=("inference", "relatedness"))
-def read_sick(files: Files, variant: str) -> Records:
-    """Sentence pairs with an entailment label, or with their relatedness, 1 to 5. The trial split is "dev"."""
+@reader("SICK")
+def read_sick(files: Files) -> Records:
+    """Sentence pairs with an entailment label. The trial split is "dev"."""
     columns = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
     for part, split in SICK.items():
         for name, data in files.find(f"SICK_{part}.txt"):
-            rows = files.table(name, data, (*columns, "relatedness_score"), "\t")
-            if variant == "inference":
-                yield from inference_items(files, rows, split, columns)
-                continue
-            for row in rows:
-                yield ScoredPair(row["sentence_A"], row["sentence_B"], scored(row["relatedness_score"], 1), split)
-
-
-@reader("STS12-16", variants=("all", "2012", "2013", "2014", "2015", "2016"))
-def read_sts(files: Files, variant: str) -> Records:
-    """``score (0 to 5), sentence, sentence`` per line, one file per year and source; a variant is a year. Pairs
-    without a score are left out."""
-    for name, data in files.find("*.train.tsv", "*.test.tsv"):
-        year, file = name.split("/")[-2:]
-        for line in files.lines(name, data) if variant in ("all", year) else ():
-            score, first, second = line.split("\t")
-            if score:
-                yield ScoredPair(first.strip(), second.strip(), scored(score, 0), file.split(".")[-2])
-            else:
-                files.skipped["no score"] += 1
+            yield from inference_items(files, files.table(name, data, columns, "\t"), split, columns)
 
 
 @reader("MNLI")
@@ -165,15 +146,10 @@ def judged_replies(files: Files, name: str, data: bytes) -> Records:
         yield InferenceItem(f"{domain}-{part}-{number}", said, max(labels), SPLITS[part])
 
 
-@reader("DECODE", variants=("human-bot", "rct", "pairs", "main"))
+@reader("DECODE", variants=("human-bot", "main"))
 def read_decode(files: Files, variant: str) -> Records:
     """Label "1" if the last utterance contradicts its speaker. "main" are the official train, dev and test files,
-    "human-bot" and "rct" the extra test sets; "pairs" are contradictory utterance pairs of the main collection."""
-    if variant == "pairs":
-        for name, data in files.find("contradiction_df.tsv"):
-            for number, item in enumerate(files.table(name, data, ("seg1", "seg2", "label"), "\t")):
-                yield InferenceItem(f"pairs-{number}", (item["seg1"], item["seg2"]), "1", "train")
-        return
+    "human-bot" an extra test set."""
     for part in ("train", "dev", "test") if variant == "main" else (variant,):
         for name, data in files.find(f"{part}.jsonl", official=variant == "main"):
             for item in files.json_lines(name, data):
