@@ -10,6 +10,9 @@ and a run that was killed half-way all see the same bytes.
 Small encoders keep a GPU waiting for the host, and few-shot fine-tuning does so even more; several processes on one GPU
 do not. `Workers` make stages side by side and leave them in the cache, where the run then finds them. Every process has
 its own random generators, and a stage seeds itself: the results are those of one process.
+
+On a CPU most of a stage is encoding, often of texts that another stage has asked the same encoder for: what `encode`
+gave for a list of texts is kept as a stage's result is, and is the same to the bit.
 """
 
 import gc
