@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from threadpoolctl import threadpool_info
 
 from dialnb.errors import Offline, UnknownName
@@ -53,6 +54,20 @@ def lacks_memory_once(seen: str) -> int:
         Path(seen).touch()
         raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
     return os.getpid()
+
+
+def variable(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def length(encoder, texts: list[str], power: int) -> float:
+    return float((encoder.encode(texts) ** power).sum())
+
+
+def length_when_changed(encoder, texts: list[str]) -> float:
+    with torch.no_grad():
+        next(encoder.parameters()).mul_(2)
+    return length(encoder, texts, 2)
 
 
 def plus_one(number: int) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import side_by_side
 import tiny
 import torch
 from safetensors.torch import save_file
@@ -472,3 +473,16 @@ def test_a_large_file_is_hashed_again_once_it_changes(tmp_path):
         file.write(b"x")
     os.utime(moved, (0, 0))  # a false date does not hide it
     assert sha256(moved) == hashlib.sha256(b"x" + bytes(2**20 - 1)).hexdigest()
+
+
+def test_texts_that_several_stages_ask_an_encoder_for_are_encoded_once(tmp_path, monkeypatch):
+    encoder, texts, encoded = tiny.encoder(), [f"table {n}" for n in range(60)], []
+    embed = type(encoder).embed
+    monkeypatch.setattr(type(encoder), "embed", lambda *given: encoded.append(len(given[1])) or embed(*given))
+    cache = StageCache(tmp_path, say=lambda _: None)
+    given = {"encoder": encoder, "texts": texts}
+    found = [cache.run("length", side_by_side.length, given | {"power": power})[0] for power in (2, 4)]
+    assert sum(encoded) == 60
+    assert found == [float((encoder.encode(texts) ** power).sum()) for power in (2, 4)], "bit for bit"
+    assert cache.run("changed", side_by_side.length_when_changed, given)[0] != found[0], "weights as they are then"
+    assert encoder.memory is None, "the caller's own remembers nothing"

@@ -55,13 +55,23 @@ def test_stages_are_made_in_other_processes_with_the_results_of_one(cache, tmp_p
 
 def test_where_there_is_a_gpu_processes_begin_before_the_first_stage(workers, monkeypatch):
     workers.warm_up()
-    assert workers._pool is None, "without a GPU nothing is won by that"
+    assert not workers._pool._processes, "without a GPU nothing is won by that"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     workers.warm_up()
     begun = set(workers._pool._processes)
     assert len(begun) == 2
     assert len(workers.make({n: (side_by_side.plus_one, {"number": n}) for n in (1, 2)})) == 2
     assert set(workers._pool._processes) == begun
+
+
+def test_processes_see_the_variables_of_the_time_when_they_begin(cache, workers, monkeypatch):
+    workers.make({"first": (side_by_side.plus_one, {"number": 1})})  # what they are copies of is there from now on
+    monkeypatch.setenv("DIALNB_OF_THIS_TEST", "late")
+    others, job = Workers(2, cache), (side_by_side.variable, {"name": "DIALNB_OF_THIS_TEST"})
+    assert len(others.make({"late": job})) == 1
+    others.close()
+    monkeypatch.delenv("DIALNB_OF_THIS_TEST")
+    assert cache.run("late", *job)[0] == "late"
 
 
 def test_a_failing_stage_is_told_with_its_traceback(workers):

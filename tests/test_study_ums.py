@@ -20,10 +20,11 @@ from dialnb.claims.papers import load_paper
 from dialnb.data import load
 from dialnb.data.corpora import Conversation
 from dialnb.data.records import MatchingGroup, SelectionGroup
+from dialnb.evaluation.projection import METHODS
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.examples.readings import Lists
 from dialnb.files import project_root, read_json
-from dialnb.runs.grid import Model, Trained, job_of, train_model
+from dialnb.runs.grid import Model, Task, Trained, job_of, train_model
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.results import read_record, read_result, write_result
 from dialnb.studies import ums
@@ -287,6 +288,7 @@ def test_what_a_model_lacks_in_chinese_is_not_said_of_it_in_english(tmp_path):
     given = {"s": resolved("gpu"), "run": run, "ums": ums, "Lists": Lists, "TASKS": TASKS, "replace": replace}
     given |= {"sets": {"Ubuntu": [corpus(tmp_path)], "E-commerce": [corpus(tmp_path)]}, "encoders": {}, "names": {}}
     given |= {"starts": {"Ubuntu": {"BERT": ""}, "Chinese": {"BERT": "x"}}, "lacking": {("Ubuntu", "ELECTRA"): "why"}}
+    given |= {"Task": Task, "METHODS": METHODS}
     exec(source.partition("trained = run.train")[0], given)  # noqa: S102 (a cell of our own)
     electra = [name for name in ums.MODELS if "ELECTRA" in name]
     assert [labels["model"] for _, labels in said] == electra * 2

@@ -17,7 +17,7 @@ ROOMS = {
     "diaeval": "evaluate_inference",
     "foreign": "as_encoder",
     "intent": "evaluate_knn evaluate_prototypes finetune_intents",
-    "metrics": "Scores each_group evaluator group_scores tidy_frame tidy_rows",
+    "metrics": "Scores each_group evaluator group_scores stacked tidy_frame tidy_rows",
     "scope": "evaluate_scope",
     "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
     "similarity": "evaluate_nli_probe evaluate_retrieval evaluate_similarity",

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, top_accuracy
+from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, stacked, top_accuracy
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
@@ -172,7 +172,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
         found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
         rows.append(found.assign(n=len(groups)))
-    return concat(rows, ignore_index=True)
+    return stacked(rows)
 
 
 def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
@@ -244,7 +244,7 @@ def run_diaeval(
         for dataset, records in sets.items():
             progress(f"{test.name}: {dataset}")
             rows.append(test.function(encoder, records, dataset, **limits).assign(table=test.table))
-            frame = concat(rows, ignore_index=True)
+            frame = stacked(rows)
             keep(frame)
     frame.attrs["not_run"] = missing
     return frame

@@ -6,7 +6,7 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ RowsScore = Callable[[ndarray], Mapping[str, float]]
 """Values by metric: of the numbers of test rows."""
 Scores = Iterator[tuple[Mapping[str, float], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
+
+stacked = partial(concat, ignore_index=True)  # data frames one below the other
 
 
 def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[Values]:
@@ -97,7 +99,7 @@ def each_group(evaluate: Callable[[list], DataFrame], items: Sequence, groups: n
     for group in np.unique(groups).tolist():
         part = [item for item, own in zip(items, groups) if own == group]
         rows.append(evaluate(part).assign(seed=group, n=len(items)))
-    return concat(rows, ignore_index=True)
+    return stacked(rows)
 
 
 def group_scores(score: RowsScore, groups: ndarray, **settings: Any) -> Scores:

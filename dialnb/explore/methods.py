@@ -22,7 +22,7 @@ from dialnb.explore.panel import BEST, table
 from dialnb.files import read_yaml, say
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, job_of
-from dialnb.runs.stages import StageCache, default_stages, fresh_since
+from dialnb.runs.stages import default_cache
 
 RAW = "raw"
 """The encoder as it is, among the methods."""
@@ -56,7 +56,7 @@ def size_of(profile: str) -> Size:
 def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed: int = 1) -> Methods:
     """DSE, DialogueCSE, TaDSE, WMDC and UMS, a few steps each, from ``encoder``; found again when asked for again."""
     raw = as_trainable(encoder)
-    cache = StageCache(default_stages(), fresh_since(), say)
+    cache = default_cache()
     made = {}
     for name, model in models(size_of(profile)).items():
         made[name], record = cache.run(f"train {name}", *job_of({}, model, raw, seed))

@@ -5,13 +5,13 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from pandas import DataFrame, Series, concat
+from pandas import DataFrame, Series
 from pandas.io.formats.style import Styler
 from sklearn.metrics import silhouette_score
 
 from dialnb.data import load
 from dialnb.errors import DataError
-from dialnb.evaluation import EncodeOnce, SupportsEncode, as_encoder, nearest, normalise
+from dialnb.evaluation import EncodeOnce, SupportsEncode, as_encoder, nearest, normalise, stacked
 from dialnb.evaluation.bundled import INTENT_SETS
 from dialnb.evaluation.projection import METHODS, project
 from dialnb.examples.readings import thin
@@ -172,7 +172,7 @@ class Space:
     ) -> SpaceMap:
         planes = [self.plane(method, projection) for method in methods for projection in projections]
         title = f"What people ask, seen by {' and '.join(methods)}"
-        return SpaceMap(concat(planes, ignore_index=True), colours, title)
+        return SpaceMap(stacked(planes), colours, title)
 
     def _plane(self, method: str, projection: str) -> DataFrame:
         """All points on a plane, with what a map says of them."""
@@ -185,7 +185,7 @@ class Space:
         names = [", ".join(placed.columns[row]) or "none" for row in placed.to_numpy()]
         right = [f"\nnearest is right for: {name}" for name in names]
         marked = self.utterances.assign(method=label, right=right)
-        points = concat([marked, self.own.assign(method=OWN, right="")], ignore_index=True)
+        points = stacked([marked, self.own.assign(method=OWN, right="")])
         points["detail"] = points["intent"] + ", " + points["corpus"] + points["right"]
         vectors = self.encoders[method].encode(points["text"].tolist())
         plane = project(vectors, projection, seed=self.seed).drop(columns="method")

@@ -68,6 +68,7 @@ class Encoder(nn.Module):
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.graphs: Graphs | None = None  # recorded passes, while something trains the encoder on a GPU
+        self.memory = None  # a function that is asked in place of `encode`: it may have its vectors already
         self.packed = packed_path.supports(transformer)
 
     @property
@@ -95,7 +96,7 @@ class Encoder(nn.Module):
     def clone(self) -> Encoder:
         """A deep copy with its own weights; the tokenizer is shared."""
         twin = copy.copy(self)
-        twin.graphs = None
+        twin.graphs = twin.memory = None
         twin._modules = dict(self._modules)
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
@@ -183,6 +184,8 @@ class Encoder(nn.Module):
         """
         if isinstance(texts, str):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
+        if self.memory and len(texts) > 50:  # fewer are encoded as soon as found
+            return self.memory(**locals())
         numbers = Numbers()
         rows = numbers.of(texts)
         tokens = self.tokenize([self.prompt + text for text in numbers], max_length, truncate)

@@ -10,6 +10,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
+from platform import machine
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,9 @@ from dialnb.models.attention import (
     widened,
 )
 from dialnb.tokens import Packed
+
+# There oneDNN takes ten times as long for the small products of attention that is trained, and longer for the others.
+torch.backends.mkldnn.enabled &= machine() != "aarch64"
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
 ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": partial(F.gelu, approximate="tanh")}

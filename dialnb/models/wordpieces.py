@@ -1,6 +1,6 @@
 """Texts to token ids, once: special tokens added here, truncation on either side, results cached on disk by content."""
 
-import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dialnb.errors import check_known
+from dialnb.files import digest_of
 from dialnb.tokens import Tokens
 
 BLOCK = 20_000
@@ -30,7 +31,7 @@ class Wordpieces:
         """Hash of everything that decides the ids."""
         backend = self._backend()
         content = backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items()))
-        return hashlib.sha256(content.encode()).hexdigest()
+        return digest_of(content)
 
     def __call__(
         self, texts: Sequence[str], max_length: int, truncate: str = "right", cache: Path | None = None
@@ -44,20 +45,18 @@ class Wordpieces:
             raise ValueError(f"max_length {max_length} leaves no room beside the special tokens")
         if cache is None:
             return self._tokenise(texts, room, truncate)
-        key = hashlib.sha256(f"{self.fingerprint()}|{max_length}|{truncate}|{len(texts)}".encode())
-        for text in texts:
-            key.update(text.encode("utf-8", "surrogatepass") + b"\0")
-        path = Path(cache) / f"tokens-{key.hexdigest()[:32]}.safetensors"
-        tokens = _read(path)
-        if tokens is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{path}.lock"):
-                tokens = _read(path)  # somebody may have written it while this process waited
-                if tokens is None:
-                    tokens = self._tokenise(texts, room, truncate)
-                    draft = path.with_suffix(".tmp")
-                    save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
-                    draft.replace(path)
+        key = digest_of(json.dumps([self.fingerprint(), max_length, truncate, *texts]))
+        path = Path(cache) / f"tokens-{key[:32]}.safetensors"
+        if (tokens := _read(path)) is not None:
+            return tokens
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            tokens = _read(path)  # somebody may have written it while this process waited
+            if tokens is None:
+                tokens = self._tokenise(texts, room, truncate)
+                draft = path.with_suffix(".tmp")
+                save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
+                draft.replace(path)
         return tokens
 
     def _tokenise(self, texts: Sequence[str], room: int, truncate: str) -> Tokens:

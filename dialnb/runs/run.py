@@ -15,7 +15,6 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
 from pandas import DataFrame
@@ -47,7 +46,7 @@ from dialnb.runs.grid import Answer, Grid, Model, Models, Task, Trained, job_of,
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance
-from dialnb.runs.stages import Jobs, StageCache, StageRecord, Workers, default_stages, fresh_since, peak_memory
+from dialnb.runs.stages import Jobs, StageRecord, Workers, default_cache, peak_memory
 
 AS_IT_COMES = "as it comes"
 
@@ -93,7 +92,7 @@ class Run:
         self._profiles = load_profiles(slug, root)
         self._data: list[Values] = []
         self._opened = {}  # what a run opens once: data with what of them is lacking, and its raw start
-        self._cache = StageCache(default_stages(), fresh_since(), say)
+        self._cache = default_cache()
         self._workers = Workers(settings.get("workers", 1), self._cache)
         self._made: set[str] | None = None  # keys of stages that workers of this run made, once they were asked
         self._began = time.time()
@@ -187,7 +186,7 @@ class Run:
                 items.append(more["items"].assign(**labels, train_seed=question.seed))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
         if items:
-            self.add_items(pd.concat(items, ignore_index=True))
+            self.add_items(joined(items))
         return answers
 
     def ask(self, trained: Trained, tasks: Sequence[Task]) -> DataFrame:
@@ -461,7 +460,7 @@ def _with_labels(rows: DataFrame, labels: Fields) -> DataFrame:
 
 def _latest(parts: Sequence[DataFrame], measured: Iterable[str]) -> DataFrame:
     """Rows one below the other; of those that differ in nothing but what was measured, the last."""
-    rows = pd.concat(parts, ignore_index=True)
+    rows = joined(parts)
     identity = [name for name in rows if name not in measured]
     return rows.drop_duplicates(identity, keep="last", ignore_index=True)
 

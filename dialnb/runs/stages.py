@@ -10,6 +10,9 @@ and a run that was killed half-way all see the same bytes.
 Small encoders keep a GPU waiting for the host, and few-shot fine-tuning does so even more; several processes on one GPU
 do not. `Workers` make stages side by side and leave them in the cache, where the run then finds them. Every process has
 its own random generators, and a stage seeds itself: the results are those of one process.
+
+On a CPU most of a stage is encoding, often of texts that another stage has asked the same encoder for: what `encode`
+gave for a list of texts is kept as a stage's result is, and is the same to the bit.
 """
 
 import gc
@@ -27,7 +30,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from multiprocessing import get_context, parent_process
+from multiprocessing import forkserver, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,8 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from dialnb.data.store import default_store
 from dialnb.errors import DataError, DialnbError
-from dialnb.files import Values
+from dialnb.files import Values, say
+from dialnb.models.encoder import Encoder
 from dialnb.runs.fingerprints import code_version, fingerprint
 from dialnb.runs.results import RECORD, UNREADABLE, read_record, read_result, write_result
 from dialnb.training.loop import TrainingResult
@@ -44,6 +48,8 @@ from dialnb.training.loop import TrainingResult
 KEPT = ("key", "function", "seconds", "made", "facts")
 MEASURED = ("steps", "resumed_at", "seconds", "examples_per_second", "tokens_per_second", "peak_memory_gb", "last_loss")
 """What the record of a stage says of its training."""
+
+NEEDED = ["accelerate", "sklearn.manifold", "transformers.models.bert.modeling_bert"]  # by stages; seconds to import
 
 
 @dataclass
@@ -65,7 +71,7 @@ class StageCache:
 
     root: Path
     fresh_since: float = 0.0
-    say: Callable[[str], None] = print
+    say: Callable[[str], None] = say
 
     def run(self, name: str, function: Callable, inputs: Values) -> tuple[Any, StageRecord]:
         """The stage's result, from the cache or made now, and its record."""
@@ -114,7 +120,12 @@ class StageCache:
         if work.exists() and work.stat().st_ctime < self.fresh_since:
             shutil.rmtree(work)
         shutil.rmtree(draft, ignore_errors=True)
-        given = {name: _own_copy(value) for name, value in inputs.items()}
+        given = dict(inputs)
+        for part, value in inputs.items():
+            if isinstance(value, Encoder):  # training changes it in place: the caller's stays what it was
+                given[part] = value.clone()
+                if part != "self" and value.device.type == "cpu":  # stages ask for the vectors of the same texts
+                    given[part].memory = lambda **asked: self.run("vectors", Encoder.encode, asked)[0]
         if "folder" in inspect.signature(function).parameters and "folder" not in inputs:
             work.mkdir(exist_ok=True)
             given["folder"] = work
@@ -140,11 +151,6 @@ class StageCache:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _own_copy(value: Any) -> Any:
-    """Training changes an encoder in place: a stage does that to a copy, so that the caller's stays what it was."""
-    return value.clone() if isinstance(value, torch.nn.Module) and hasattr(value, "clone") else value
-
-
 def stage_key(function: Callable, inputs: Values) -> str:
     """The name of a result: a hash of the function, the code it reaches, and its inputs."""
     hashes = {name: fingerprint(value, name) for name, value in inputs.items()}
@@ -152,14 +158,10 @@ def stage_key(function: Callable, inputs: Values) -> str:
     return fingerprint(parts)[:32]
 
 
-def default_stages() -> Path:
-    """The folder of stages in the cache, shared by all notebooks."""
-    return default_store().cache / "stages"
-
-
-def fresh_since() -> float:
-    """From DIALNB_FRESH, a time stamp that `dialnb run --fresh` sets: what was made before it does not count."""
-    return float(os.environ.get("DIALNB_FRESH") or 0.0)
+def default_cache() -> StageCache:
+    """The folder of stages in the cache, shared by all notebooks; what was made before DIALNB_FRESH, a time stamp that
+    `dialnb run --fresh` sets, does not count."""
+    return StageCache(default_store().cache / "stages", float(os.environ.get("DIALNB_FRESH") or 0.0))
 
 
 def peak_memory() -> dict[str, float]:
@@ -231,15 +233,21 @@ class Workers:
         return made
 
     def warm_up(self) -> None:
-        """Have each process open the GPU, where there is one: that takes long, and need not wait for a stage."""
-        if self.count > 1 and torch.cuda.is_available():
-            for _ in range(self.count):
-                self._open().submit(torch.cuda.init)
+        """What takes long need not wait for a stage: imports and, where there is a GPU, opening it in each process."""
+        if self.count > 1:
+            self._open()
+            for _ in range(self.count * torch.cuda.is_available()):
+                self._pool.submit(torch.cuda.init)
 
     def _open(self) -> ProcessPoolExecutor:
+        """Without a GPU, which wants new processes, they are copies of one that imports what all of them need."""
         if self._pool is None:
-            threads = max(1, (os.cpu_count() or 1) // self.count)
-            self._pool = ProcessPoolExecutor(self.count, get_context("spawn"), _prepare, (threads,))
+            given, begin = (max(1, (os.cpu_count() or 1) // self.count), dict(os.environ)), "spawn"
+            if sys.platform == "linux" and not torch.cuda.is_available():
+                begin = "forkserver"
+                forkserver.set_forkserver_preload(NEEDED)
+                forkserver.ensure_running()
+            self._pool = ProcessPoolExecutor(self.count, get_context(begin), _prepare, given)
         return self._pool
 
     def close(self, wait: bool = False) -> None:
@@ -258,11 +266,11 @@ def _packed(*job: Any) -> bytes | None:
     return None if b"__main__" in packed else packed
 
 
-def _prepare(threads: int) -> None:
+def _prepare(threads: int, variables: Values) -> None:
     """In a new process: leave with the parent, be quiet, and share the cores."""
     parent = parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    os.environ |= variables | {"OMP_NUM_THREADS": str(threads)}
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
@@ -274,7 +282,7 @@ def _make(job: bytes) -> StageRecord | None:
     """The record of the stage, or None where the GPU had no memory left for it."""
     try:
         root, fresh_since, name, function, inputs = pickle.loads(job)  # noqa: S301 (the parent's own bytes)
-        return StageCache(root, fresh_since, lambda _: None).run(name, function, inputs)[1]
+        return StageCache(root, fresh_since).run(name, function, inputs)[1]
     except RuntimeError as error:
         if not re.search("out of memory|ALLOC_FAILED", str(error)):  # torch, and libraries below it
             raise

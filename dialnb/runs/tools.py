@@ -36,17 +36,17 @@ def open_run(folder: Path) -> Values:
 def export(folder: Path, model: str, destination: Path) -> Path:
     """Save a model that a run trained to a folder that sentence-transformers, transformers and dialnb load."""
     from dialnb.runs.results import read_record, read_result
-    from dialnb.runs.stages import default_stages
+    from dialnb.runs.stages import default_cache
 
-    stages = {}
+    stages, cache = {}, default_cache().root
     for stage in open_run(folder)["stages"]:
-        kept = default_stages() / Path(stage["key"]).name
+        kept = cache / Path(stage["key"]).name
         if stage["name"].startswith("train ") and kept.is_dir():
             name = stage["name"].removeprefix("train ")
             stages[name] = kept
             stages.setdefault(name.partition(", seed ")[0], kept)  # that of the first seed
     if not stages:
-        raise DataError(f"no stage of {folder} has a model in {default_stages()}; run it again to make them")
+        raise DataError(f"no stage of {folder} has a model in {cache}; run it again to make them")
     check_known(f"model of {folder.name}", model, stages)
     if destination.exists() and any(destination.iterdir()):
         raise DataError(f"{destination} exists and is not empty; choose another place or remove it")

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from pandas import DataFrame, concat
+from pandas import DataFrame
 from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, collection, load
-from dialnb.evaluation import SupportsEncode, evaluate_retrieval, evaluate_similarity, geometry
+from dialnb.evaluation import SupportsEncode, evaluate_retrieval, evaluate_similarity, geometry, stacked
 from dialnb.evaluation.projection import project
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
@@ -289,7 +289,7 @@ def score(
     rows = evaluate_retrieval(seen, thinned(records.queries, limit), **encoding)
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
-        rows = concat([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)], ignore_index=True)
+        rows = stacked([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)])
     elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
     notes = WORDS_INSTEAD if how == "words" else "", records.instead, elsewhere
     return rows.assign(substitute="; ".join(filter(None, notes)))
@@ -313,7 +313,7 @@ def by_intent(queries: Queries, intents: int, points: int) -> tuple[list[str], l
     named = named[named["label"] != ""].drop_duplicates()
     sizes = named["label"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
     parts = [named[named["label"] == label].head(points) for label in sizes.index[:intents]]
-    chosen = concat([named.head(0), *parts])
+    chosen = stacked([named.head(0), *parts])
     return chosen["text"].tolist(), chosen["label"].tolist()
 
 
@@ -368,4 +368,4 @@ def matching_of(encoder: Encoder, records: MatchingGroup) -> DataFrame:
         row, column = np.indices(matrix.shape).reshape(2, -1)
         part = {"turn": number, "row": row, "word": np.take(named, row), "column": column}
         parts.append(DataFrame(part | {"response": np.take(answer, column), "value": matrix.ravel().astype(float)}))
-    return concat(parts, ignore_index=True)
+    return stacked(parts)

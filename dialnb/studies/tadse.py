@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy import ndarray
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
@@ -25,6 +25,7 @@ from dialnb.evaluation import (
     geometry,
     label_ids,
     nearest,
+    stacked,
     tidy_frame,
     tidy_rows,
 )
@@ -210,7 +211,7 @@ def scored(
         right = 100.0 * (answer == wanted)
         rows += tidy_rows({"Accuracy": right.mean()}, n=len(wanted), k=k, **common)
         items.append(DataFrame({"item": range(len(wanted)), "value": right, "metric": "Accuracy", "k": k, **common}))
-    return {"rows": tidy_frame(rows), "items": concat(items, ignore_index=True)}
+    return {"rows": tidy_frame(rows), "items": stacked(items)}
 
 
 # --- semantic compression ---------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def compression_of(
                 labels = {"split": split, "template": kind, "compression": ratio, "pooling": model.pooling}
                 asked_there = model.vectors(asked, templates, ratio)
                 parts.append(nearest_rows(references_there, asked_there, known, asked, dataset, **labels))
-    rows, items = (concat([part[name] for part in parts], ignore_index=True) for name in ("rows", "items"))
+    rows, items = (stacked([part[name] for part in parts]) for name in ("rows", "items"))
     best = chosen_ratio(rows)
     rows = rows.assign(chosen=rows["compression"] == best).query("split == 'test'")
     items = items.assign(chosen=items["compression"] == best).query("chosen and split == 'test'")
@@ -340,7 +341,7 @@ def shape_rows(rows: DataFrame) -> DataFrame:
     for figure, dataset, name, ratio, shown in NAMED["clusters"]:
         where = {"dataset": dataset, "model": name, "compression": ratio}
         parts.append(select(clusters, where).assign(table=figure, model=shown))
-    return concat(parts, ignore_index=True)
+    return stacked(parts)
 
 
 def plane_of(

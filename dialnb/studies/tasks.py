@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb.data import Dataset, QuestionAnswer
 from dialnb.evaluation import (
@@ -21,6 +21,7 @@ from dialnb.evaluation import (
     finetune_actions,
     finetune_intents,
     finetune_responses,
+    stacked,
     tidy_frame,
     tidy_rows,
 )
@@ -86,7 +87,7 @@ def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: 
         for pooling in ("mean", "cls") if asked else ():
             rows = evaluate_prototypes(encoder, known, asked, dataset=dataset, pooling=pooling, **few)
             found.append(rows.assign(pooling=pooling, split=split))
-    return concat(found, ignore_index=True)
+    return stacked(found)
 
 
 def scope_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, **few: Any) -> DataFrame:
@@ -113,7 +114,7 @@ def candidates_of(
 ) -> DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
     chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
-    return concat(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
+    return stacked(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
 
 
 def nli_of(
@@ -200,7 +201,7 @@ def tagged(
             parts.append(act_tagging_examples(chosen, target_in_input=seen, every=every))
         scored = score(parts[0], thin(parts[1], limit), dataset=dataset, acts=acts)
         rows.append(scored.assign(protocol=protocol))
-    return concat(rows)
+    return stacked(rows)
 
 
 def finetuned_intents_of(

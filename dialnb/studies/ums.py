@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb import losses
 from dialnb.data import Dataset, conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
-from dialnb.evaluation.metrics import ranked_labels, tidy_frame, tidy_rows
+from dialnb.evaluation.metrics import ranked_labels, stacked, tidy_frame, tidy_rows
 from dialnb.evaluation.projection import project
 from dialnb.evaluation.selection import Groups, ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
 from dialnb.examples.manipulations import (
@@ -130,7 +130,7 @@ def score_epoch(
         rows.append(tidy_frame(found))
     if asked:
         rows.append(evaluate_adversarial(ScoreOnce(model.score), asked.read(), dataset="", seeds=seeds))
-    return concat(rows, ignore_index=True)
+    return stacked(rows)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -236,11 +236,11 @@ def answers_by(
         rows.append(found)
         if main:
             items.append(each)
-    joined = concat(items, ignore_index=True)
+    joined = stacked(items)
     talks = [conversation_of(asked[item]) for item in joined["item"]]
     pairs = right_and_adversary(once, asked, seeds[0]) if seeds else DataFrame()
     return {
-        "rows": concat(rows, ignore_index=True),
+        "rows": stacked(rows),
         "items": joined.assign(group=talks),
         "scores": pairs,
     }
@@ -339,7 +339,7 @@ def project_marks(
         labels = np.where(right, "target", "other")
         plane = project(vectors, method, seed=seed).assign(task=task, corpus=dataset, label=labels)
         planes.append(plane.sort_values("label", kind="stable"))  # the others first, so that targets lie on top
-    return concat(planes, ignore_index=True)
+    return stacked(planes)
 
 
 @torch.inference_mode()

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb.data import Dataset, Utterance
-from dialnb.evaluation import Scores, diaeval, evaluator, geometry
+from dialnb.evaluation import Scores, diaeval, evaluator, geometry, stacked
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
@@ -108,7 +108,7 @@ def count_corpora(
     curves.append(share_curve(every).assign(corpus=WHOLE))
     return {
         "sizes": DataFrame(sizes),
-        "curves": concat(curves, ignore_index=True),
+        "curves": stacked(curves),
         "frequencies": {"every": dict(every.most_common(500)), "nine": dict((nine or every).most_common(500))},
         "rare": thin([text for text, count in every.items() if count == 1 and text], rare),
         "pairs": sample_pairs(dialogues, draws, pairs),
@@ -229,7 +229,7 @@ def average_of_tasks(rows: DataFrame) -> DataFrame:
     """The three scores and their mean as a fourth ``task``, for the figures."""
     keys = [name for name in rows if name not in ("task", "metric", "value", "n")]
     mean = rows.groupby(keys, dropna=False)["value"].mean().reset_index().assign(task="average of the three")
-    return concat([rows, mean], ignore_index=True)
+    return stacked([rows, mean])
 
 
 def without_shared(rows: DataFrame) -> DataFrame:

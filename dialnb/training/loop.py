@@ -7,7 +7,6 @@
 - Randomness of a step depends on (seed, step, process, chunk) alone, so resuming needs only the step number.
 """
 
-import hashlib
 import json
 import math
 import time
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
+from dialnb.files import digest_of
 from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
@@ -367,7 +367,7 @@ class _Run:
     def _fingerprint(self) -> str:
         shapes = [list(p.shape) for p in self.parameters]
         said = [asdict(self.settings), self.objective.describe(), len(self.examples), self.total, shapes, FORMAT]
-        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+        return digest_of(json.dumps(said, sort_keys=True, default=str))
 
     def _state(self) -> Tensors:
         tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
