@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dialnb.errors import check_known
-from dialnb.files import digest_of
+from dialnb.files import digest_of, make_folder
 from dialnb.tokens import Tokens
 
 BLOCK = 20_000
@@ -30,8 +30,7 @@ class Wordpieces:
     def fingerprint(self) -> str:
         """Hash of everything that decides the ids."""
         backend = self._backend()
-        content = backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items()))
-        return digest_of(content)
+        return digest_of(backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items())))
 
     def __call__(
         self, texts: Sequence[str], max_length: int, truncate: str = "right", cache: Path | None = None
@@ -47,16 +46,16 @@ class Wordpieces:
             return self._tokenise(texts, room, truncate)
         key = digest_of(json.dumps([self.fingerprint(), max_length, truncate, *texts]))
         path = Path(cache) / f"tokens-{key[:32]}.safetensors"
-        if (tokens := _read(path)) is not None:
-            return tokens
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            tokens = _read(path)  # somebody may have written it while this process waited
-            if tokens is None:
-                tokens = self._tokenise(texts, room, truncate)
-                draft = path.with_suffix(".tmp")
-                save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
-                draft.replace(path)
+        tokens = _read(path)
+        if tokens is None:
+            make_folder(path.parent)
+            with FileLock(f"{path}.lock"):
+                tokens = _read(path)  # somebody may have written it while this process waited
+                if tokens is None:
+                    tokens = self._tokenise(texts, room, truncate)
+                    draft = path.with_suffix(".tmp")
+                    save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
+                    draft.replace(path)
         return tokens
 
     def _tokenise(self, texts: Sequence[str], room: int, truncate: str) -> Tokens:
