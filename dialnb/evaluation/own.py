@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from pandas import DataFrame, concat
+from pandas import DataFrame
 
 from dialnb.data import Dataset, SelectionGroup
 from dialnb.errors import DataError
@@ -11,6 +11,7 @@ from dialnb.evaluation.adversarial import evaluate_adversarial
 from dialnb.evaluation.diaeval import evaluate_inference
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes
+from dialnb.evaluation.metrics import stacked
 from dialnb.evaluation.selection import Scorer, cosine_scorer, evaluate_blocks, selection_rows
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
@@ -71,7 +72,7 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
             if len(set(parts[0].column("intent"))) < 2:
                 raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
             rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
-            return concat(rows, ignore_index=True)
+            return stacked(rows)
         case "Dialogue" | "SelectionGroup":
             lists = _lists(records)
             return selection_rows(cosine_scorer(once)(lists), [each.labels for each in lists], dataset=name)

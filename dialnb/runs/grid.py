@@ -19,12 +19,12 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
 from pandas import DataFrame
 
 from dialnb.data import Dataset, default_store
 from dialnb.errors import DialnbError, TrainingError, first_sentence
 from dialnb.evaluation.floors import WEIGHTINGS, Lexical
+from dialnb.evaluation.metrics import stacked
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.examples.readings import Lacking, Reading
 from dialnb.files import Fields, Values, read_json, write_json
@@ -179,7 +179,7 @@ class Trained(UserDict):
 
 def joined(parts: Sequence[DataFrame], *columns: str) -> DataFrame:
     """Data frames one below the other; of none, an empty one with the ``columns`` that readers ask for."""
-    return pd.concat(parts, ignore_index=True) if parts else DataFrame(columns=list(columns), dtype=object)
+    return stacked(parts) if parts else DataFrame(columns=list(columns), dtype=object)
 
 
 def model_of(result: Fields) -> Encoder | Selector:
