@@ -118,6 +118,8 @@ class Encoder(nn.Module):
     def eager_states(self, batch: Packed, first_only: bool) -> Tensor:
         return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, first_only)
 
+    forward = eager_states
+
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""
         order = torch.argsort(batch.rank).cpu().numpy()

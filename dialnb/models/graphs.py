@@ -16,6 +16,7 @@ from itertools import count
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from dialnb.models.attention import reach
@@ -83,13 +84,12 @@ class Graphs:
 
     def __init__(self, encoder: nn.Module) -> None:
         self.encoder = encoder
-        self.parameters = [parameter for parameter in encoder.transformer.parameters() if parameter.requires_grad]
+        self.parameters = {name: p for name, p in encoder.named_parameters() if p.requires_grad}
         self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
         self.able = True
         self.taken: set[int] = set()
-        self.waiting = False  # of this step a pass is as it is: no recording may wait for its way back
         self.pools: dict[int, tuple[int, int]] = {}
         self.stream = None  # of all recordings: along a stream alone they share memory
 
@@ -110,7 +110,7 @@ class Graphs:
             reach(batch.max_length, limit, self.encoder.device, dtype),
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
-        ready = self.seen[key] > 1 and not self.waiting and (self._with_gradient() or not learning)
+        ready = self.seen[key] > 1 and (self.gradients() or not learning)
         if self.able and ready and key not in self.recorded:
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
             try:
@@ -119,9 +119,10 @@ class Graphs:
                 self.seen[key] = -LATER
             except RuntimeError as error:
                 self.able = False
+                generator = torch.cuda.default_generators[torch.cuda.current_device()]
+                generator.graphsafe_set_state(generator.clone_state())  # the old state waits for the recording's end
                 warnings.warn(f"training goes on without CUDA graphs: {error}", stacklevel=2)
         if key not in self.recorded:
-            self.waiting |= learning
             return self.encoder.eager_states(full, first_only)[:real]
         found = self.recorded[key]
         found.read(full)
@@ -129,23 +130,25 @@ class Graphs:
             return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
         return found.states[:real].clone()
 
-    def _with_gradient(self) -> list[nn.Parameter]:
-        return [parameter for parameter in self.parameters if parameter.grad is not None]
+    def gradients(self) -> dict[str, Tensor]:
+        return {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
 
     def _record(self, batch: Packed, first_only: bool, learning: bool, pool: tuple[int, int]) -> Recorded:
         forward, backward, gradient = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), None
+        # Leaves of its own: gradients go to a parameter by the stream of whatever pass still waits for its way back.
+        leaves = {name: p.detach().requires_grad_() for name, p in self.parameters.items()}
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         self.stream = self.stream or torch.cuda.Stream(priority=torch.cuda.current_stream().priority)
         with torch.cuda.stream(self.stream):
             with _capturing(forward, pool):
-                states = self.encoder.eager_states(batch, first_only)
+                states = functional_call(self.encoder, leaves, (batch, first_only))
             if learning:
                 gradient = torch.empty_like(states)
-                parameters = self._with_gradient()
+                sums = self.gradients()
                 with _capturing(backward, pool):
-                    found = torch.autograd.grad(states, parameters, gradient, allow_unused=True)
-                    used = [(p.grad, new) for p, new in zip(parameters, found, strict=True) if new is not None]
+                    found = torch.autograd.grad(states, [leaves[name] for name in sums], gradient, allow_unused=True)
+                    used = [pair for pair in zip(sums.values(), found, strict=True) if pair[1] is not None]
                     torch._foreach_add_(*map(list, zip(*used, strict=True)))
         return Recorded(batch, states.detach(), gradient, forward, backward)
 
@@ -153,12 +156,10 @@ class Graphs:
 def clear_gradients(optimiser: torch.optim.Optimizer, graphs: Graphs | None) -> None:
     """Make ready for the next step: gradients that graphs add to are cleared in place. All others are taken away, or
     the optimiser would move a head that the next step does not use."""
-    kept = {parameter: parameter.grad for parameter in graphs._with_gradient()} if graphs else {}
-    if graphs:
-        graphs.waiting = False
+    kept = graphs.gradients() if graphs else {}
     optimiser.zero_grad()
-    for parameter, gradient in kept.items():
-        parameter.grad = gradient
+    for name, gradient in kept.items():
+        graphs.parameters[name].grad = gradient
     if kept:  # none where the heads learn alone
         torch._foreach_zero_(list(kept.values()))
 

@@ -136,7 +136,10 @@ class _Run:
 
     def seed(self, step: int, chunk: int) -> None:
         sequence = np.random.SeedSequence([self.settings.seed, step, self.rank, chunk])
-        torch.manual_seed(int(sequence.generate_state(1)[0]))
+        number = int(sequence.generate_state(1)[0])
+        torch.default_generator.manual_seed(number)  # torch.manual_seed notes the whole stack for devices not here
+        if self.encoder.device.type == "cuda":
+            torch.cuda.manual_seed_all(number)
 
     def backward(self, step: int, chunks: list[Batch]) -> tuple[Tensor, Tensors]:
         """Gradients of the whole batch's loss in ``.grad``; returns the loss and its averaged terms, detached."""
