@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -132,6 +134,26 @@ def test_a_recording_that_finds_no_memory_is_tried_again_later(monkeypatch, by_s
         clear_gradients(optimiser, encoder.graphs)
         before.append("a pass")
     assert tries == [1, 6] and encoder.graphs.able and len(encoder.graphs.recorded) == 1
+
+
+def test_a_recording_adds_to_the_gradients_by_leaves_of_its_own(monkeypatch, by_starts):
+    """All of it but the GPU: the same gradients, although another pass waits for its way back to the parameters."""
+    monkeypatch.setattr("dialnb.models.graphs._capturing", lambda graph, pool: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    for name in ("CUDAGraph", "Stream", "current_stream", "synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock())
+    encoder = tiny.encoder(dropout=0.0).train()
+    batch, learned = filled(pack(encoder.tokenize(tiny.sentences(8)))), list(encoder.transformer.parameters())
+    encoder.eager_states(batch, False).sum().backward()
+    expected = [None if p.grad is None else 2 * p.grad for p in learned]
+    waits, reached = encoder.eager_states(batch, False), []
+    for parameter in learned:
+        parameter.register_hook(reached.append)
+    monkeypatch.setattr(torch, "empty_like", torch.ones_like)  # the gradient that a replay would copy there
+    recorded = Graphs(encoder)._record(batch, False, True, (0, 0))
+    assert torch.equal(recorded.states, waits) and not reached
+    for parameter, gradient in zip(learned, expected, strict=True):
+        assert gradient is None or torch.allclose(parameter.grad, gradient, atol=1e-5)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

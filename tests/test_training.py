@@ -403,6 +403,12 @@ def test_those_who_watch_are_called_after_so_many_steps():
     assert steps == [3, 6]
 
 
+def test_a_training_stays_where_its_encoder_is(monkeypatch):
+    """The device of the first training in a process is what Accelerate says from then on."""
+    monkeypatch.setattr("accelerate.Accelerator.device", torch.device("meta"))
+    assert run(max_steps=1)[0].device.type == "cpu"
+
+
 def test_drop_last_leaves_the_incomplete_batch_out():
     assert run(epochs=1)[2].steps == 4
     assert run(epochs=1, drop_last=True)[2].steps == 3

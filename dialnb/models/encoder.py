@@ -165,8 +165,6 @@ class Encoder(nn.Module):
             return self.pool(self.states(batch, first_only=True), batch, pooling)
         return self.pool(*self.hidden(tokens), pooling)
 
-    forward = embed
-
     @torch.inference_mode()
     def encode(
         self,

@@ -91,7 +91,10 @@ class _Run:
     def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
         self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
         self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
-        self.encoder, self.objective = self.both = nn.ModuleList([encoder, objective]).to(self.accelerator.device)
+        device = (
+            self.accelerator.device if self.world > 1 else encoder.device
+        )  # the former may be an earlier training's
+        self.encoder, self.objective = self.both = nn.ModuleList([encoder, objective]).to(device)
         self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
         self.folder = Path(folder) if folder is not None else None
         self.show_progress = show_progress and self.accelerator.is_main_process
