@@ -64,7 +64,8 @@ def layer_flops(encoder: Encoder, lengths: np.ndarray) -> float:
 def bench_training(
     pairs: peers.Pairs, tokenizer, shape: str, device: torch.device, batch: int, steps: int, compare: bool = True
 ) -> list[dict]:
-    """DSE's full step: hard-negative loss, Adam, batch of ``batch`` pairs of at most 32 tokens."""
+    """DSE's full step: hard-negative loss, Adam, batch of ``batch`` pairs of at most 32 tokens, in a training of
+    ``steps``: on a GPU with the time in which passes are recorded. Peers are timed on fewer steps, after some."""
     cuda = device.type == "cuda"
     rows = []
 
@@ -90,12 +91,12 @@ def bench_training(
 
     def authors() -> dict:
         model = random_encoder(shape, tokenizer, device).transformer
-        return {"rate": peers.authors_loop(model, tokenizer, pairs, batch, 2, max(2, steps // 16))}
+        return {"rate": peers.authors_loop(model, tokenizer, pairs, batch, 2, max(2, steps // 48))}
 
     def trainer(beforehand: bool) -> dict:
         with tempfile.TemporaryDirectory() as folder:
             random_encoder(shape, tokenizer, torch.device("cpu")).save(folder)
-            warmup, timed = (8, steps // 4) if cuda else (3, max(3, steps // 4))
+            warmup, timed = (8, steps // 12) if cuda else (3, max(3, steps // 4))
             return {"rate": peers.sentence_transformers_trainer(folder, pairs, batch, warmup, timed, beforehand)}
 
     rows.append(measure("dialnb", ours, device))
@@ -166,8 +167,7 @@ class _Selection(Objective):
 
 
 def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.device, steps: int) -> list[dict]:
-    """UMS's step: 32 inputs of up to 512 tokens, one logit each, in a training of ``steps``: on a GPU with the time in
-    which passes are recorded."""
+    """UMS's step: 32 inputs of up to 512 tokens, one logit each, in a training of ``steps``, as above."""
     cuda = device.type == "cuda"
 
     def ours() -> dict:
@@ -184,7 +184,7 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     def padded() -> dict:
         model = random_encoder(shape, tokenizer, device).transformer
         rows = [tokens[i] for i in range(len(tokens))]
-        return {"rate": peers.padded_step(model, rows, 3, max(3, steps // (10 if cuda else 2)))}
+        return {"rate": peers.padded_step(model, rows, 3, max(3, steps // (6 if cuda else 2)))}
 
     rows = [measure("dialnb", ours, device), measure("plain loop, padded to 512", padded, device)]
     return [{"bench": f"cross-encoder {shape}, batch 32", "unit": "real tokens/s", **row} for row in rows]
@@ -211,7 +211,7 @@ def run_benchmarks(
     shape, batch, steps = (
         shape or ("base" if cuda else "mini"),
         batch or (1024 if cuda else 128),
-        steps or (200 if cuda else 12),
+        steps or (600 if cuda else 12),
     )
     tokenizer = load_encoder("mini", device="cpu").tokenizer
     dialogues = [[u.text for u in d.utterances] for d in load("bundled/SGD")]
@@ -222,6 +222,6 @@ def run_benchmarks(
     groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 3_000 if cuda else 200]
     long = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
     yield as_table(bench_training(pairs, tokenizer, shape, device, batch, steps))
-    yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps * 5 if cuda else max(4, steps // 5)))
+    yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps if cuda else max(4, steps // 5)))
     for kind, some in texts.items():
         yield as_table(bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device))
