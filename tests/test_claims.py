@@ -682,6 +682,14 @@ def test_chance_alone_is_no_gate_where_a_stronger_floor_was_scored():
         judged_items(items)
 
 
+def test_of_a_single_training_the_floor_is_what_it_says():
+    """There is no interval around it; that it lies far above word overlap is seen all the same."""
+    above = rows({"A": [60.0], "B": [55.0], "BM25": [40.0]})
+    assert judge(claim(), above).qualifier == "one training"
+    with pytest.raises(Unjudged, match=r"under-trained \(A 60\.0, BM25 61\.0\)"):
+        judge(claim(), rows({"A": [60.0], "B": [62.0], "BM25": [61.0]}))
+
+
 def test_means_are_held_against_a_floor_where_items_were_not_kept():
     floor = rows({"BM25": [58.0]}).drop(columns=["train_seed"])
     frame = pd.concat([rows({"A": 60 + 0.1 * BALANCED, "B": 57 + 0.1 * BALANCED}), floor])

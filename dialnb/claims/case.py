@@ -151,7 +151,8 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
             score = float(part["value"].mean())
             line = float(part["floor"].mean())
             gaps = part[[*places, *MEASURED]].assign(value=part["gap"])
-            low = crossed_interval(strata(gaps)).low
+            found = crossed_interval(strata(gaps))
+            low = found.low if found.low > -inf else found.estimate  # one training, one unit: nothing to weigh it by
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
             rooms.append(score - line)
