@@ -165,6 +165,7 @@ class Encoder(nn.Module):
 
     forward = embed
 
+    @packed_path.small_products
     @torch.inference_mode()
     def encode(
         self,

@@ -8,13 +8,16 @@ RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 
 from collections import namedtuple
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from functools import partial
 from operator import attrgetter
 from platform import machine
+from threading import Lock
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.backends import mkldnn
 from torch.nn import functional as F
 
 from dialnb.models.attention import (
@@ -27,9 +30,6 @@ from dialnb.models.attention import (
     widened,
 )
 from dialnb.tokens import Packed
-
-# There oneDNN takes ten times as long for the small products of attention that is trained, and longer for the others.
-torch.backends.mkldnn.enabled &= machine() != "aarch64"
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
 ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": partial(F.gelu, approximate="tanh")}
@@ -46,6 +46,31 @@ DISTILBERT = (
 )
 Layer = namedtuple("Layer", "query key value output attention_norm inner outer norm")
 """The eight parts of one transformer layer, whatever the family calls them, each a weight and a bias."""
+
+
+class _SmallProducts(ContextDecorator):
+    """Passes of ours: on ARM they leave out oneDNN, which takes ten times as long there for the small products of
+    attention that is trained, and longer for the others. The switch is the whole process's: the first pass to begin
+    turns it, the last one to end, in whatever thread, turns it back."""
+
+    def __init__(self) -> None:
+        self.passes, self.lock = 0, Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.passes:
+                self.before = mkldnn.enabled
+                mkldnn.enabled &= machine() != "aarch64"
+            self.passes += 1
+
+    def __exit__(self, *_) -> None:
+        with self.lock:
+            self.passes -= 1
+            if not self.passes:
+                mkldnn.enabled = self.before
+
+
+small_products = _SmallProducts()
 
 
 class Shared(NamedTuple):

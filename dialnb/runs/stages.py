@@ -41,6 +41,7 @@ from dialnb.data.store import default_store
 from dialnb.errors import DataError, DialnbError
 from dialnb.files import Values, say
 from dialnb.models.encoder import Encoder
+from dialnb.models.packed import small_products
 from dialnb.runs.fingerprints import code_version, fingerprint
 from dialnb.runs.results import RECORD, UNREADABLE, read_record, read_result, write_result
 from dialnb.training.loop import TrainingResult
@@ -132,7 +133,8 @@ class StageCache:
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        value = function(**given)
+        with small_products:
+            value = function(**given)
         about = {
             "name": name,
             "key": key,
