@@ -9,6 +9,7 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 import tiny
+import torch
 from test_examples_manipulations import groups
 from torch.backends import mkldnn
 
@@ -132,3 +133,13 @@ def test_the_last_of_several_threads_turns_it_back(arm):
     assert not switch(), "the thread is not done"
     go_on.set()
     thread.join()
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu", "gelu_new"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_passes_without_gradient_give_what_those_with_it_give(activation, pooling):
+    encoder = tiny.encoder(hidden_act=activation, intermediate_size=32)  # as wide as the stream
+    tokens = encoder.tokenize(tiny.TEXTS)
+    with torch.no_grad():
+        found = encoder.embed(tokens, pooling)
+    assert torch.equal(found, encoder.embed(tokens, pooling).detach())
