@@ -95,7 +95,6 @@ def padded_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float =
 def flash_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float) -> Tensor:
     """PyTorch's variable-length flash kernel; its dropout mask comes from the device's generator."""
     q, k, v = qkv.unbind(1)
-    size = q.shape[-1]
     return torch.ops.aten._flash_attention_forward(
-        q, k, v, starts, starts, longest, longest, dropout, False, False, scale=size**-0.5
+        q, k, v, starts, starts, longest, longest, dropout, False, False, scale=q.shape[-1] ** -0.5
     )[0]

@@ -116,6 +116,7 @@ class StageCache:
             self.say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
             return None
 
+    @small_products
     def _make(self, name: str, key: str, function: Callable, inputs: Values) -> None:
         work, draft, final = (self.root / f"{key}{suffix}" for suffix in (".work", ".draft", ""))
         if work.exists() and work.stat().st_ctime < self.fresh_since:
@@ -133,8 +134,7 @@ class StageCache:
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        with small_products:
-            value = function(**given)
+        value = function(**given)
         about = {
             "name": name,
             "key": key,
