@@ -45,10 +45,10 @@ def test_filling_keeps_the_batch_and_leaves_few_sizes(lengths):
 def by_starts(monkeypatch):
     """Attention that asks where sequences start, as on a GPU: fillers belong to no group of equal lengths."""
 
-    def attend(qkv, starts, seed, groups, dropout):
-        return padded_attention(qkv, starts, 80, dropout)
+    def attend(qkv, batch, seed, limit, dropout):
+        return padded_attention(qkv, batch.starts, 80, dropout)
 
-    monkeypatch.setattr(packed_path, "_grouped", attend)
+    monkeypatch.setattr(packed_path, "attend", attend)
 
 
 def test_what_is_filled_in_changes_no_state(by_starts):

@@ -24,6 +24,7 @@ from dialnb.errors import TrainingError
 from dialnb.evaluation.metrics import Score
 from dialnb.evaluation.sampling import few_shot_splits
 from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
+from dialnb.models.packed import small_products
 from dialnb.seeding import seeded
 from dialnb.tokens import Tokens
 
@@ -56,6 +57,7 @@ TRAINING_SEED = 24
 """Seed of initialisation, order and dropout, the same for every split as in the authors' code."""
 
 
+@small_products
 def finetune(
     model: nn.Module,
     n: int,
@@ -190,6 +192,7 @@ def few_shot_logits(
         yield logits, {**settings, "train_size": len(split.train)}
 
 
+@small_products
 @torch.no_grad()
 def in_batches(function: Callable[[Tokens], Tensor], tokens: Tokens, batch_size: int = 256) -> ndarray:
     """``function`` over all tokens, in batches of similar length, as one array in the given order."""

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dialnb.tokens import Packed
+
 try:
     from dialnb.models import kernels
 except ImportError:  # no Triton on this machine
@@ -57,11 +59,16 @@ def aligned(longest: int) -> int:
     return -(-longest // 16) * 16
 
 
-def kernel_attention(qkv, starts: Tensor, seed: Tensor, block: int, dropout: float) -> Tensor:
-    """The kernel for sequences of at most ``block`` tokens."""
+def attend(qkv: Tensor, packed: Packed, seed: Tensor, limit: int, dropout: float) -> Tensor:
+    """The way that serves this device, precision and length best."""
+    if not qkv.is_cuda:
+        return grouped_attention(qkv, packed.groups, dropout)
+    block = block_size(packed.max_length, limit)
+    if not has_kernel(qkv.device, qkv.dtype, block):
+        return padded_attention(qkv, packed.starts, packed.max_length, dropout)
     if block <= SHORT:
-        return kernels.short_attention(qkv, starts, seed, block, dropout)
-    return flash_attention(qkv, starts, block, dropout)
+        return kernels.short_attention(qkv, packed.starts, seed, block, dropout)
+    return flash_attention(qkv, packed.starts, block, dropout)
 
 
 def grouped_attention(qkv: Tensor, groups: tuple[tuple[int, int], ...], dropout: float = 0.0) -> Tensor:
@@ -88,7 +95,6 @@ def padded_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float =
 def flash_attention(qkv: Tensor, starts: Tensor, longest: int, dropout: float) -> Tensor:
     """PyTorch's variable-length flash kernel; its dropout mask comes from the device's generator."""
     q, k, v = qkv.unbind(1)
-    size = q.shape[-1]
     return torch.ops.aten._flash_attention_forward(
-        q, k, v, starts, starts, longest, longest, dropout, False, False, scale=size**-0.5
+        q, k, v, starts, starts, longest, longest, dropout, False, False, scale=q.shape[-1] ** -0.5
     )[0]

@@ -86,9 +86,7 @@ class Encoder(nn.Module):
     @property
     def max_length(self) -> int:
         """The longest sequence the position table can take."""
-        limit = getattr(self.transformer.config, "max_position_embeddings", None)
-        if limit is None:
-            return 512
+        limit = getattr(self.transformer.config, "max_position_embeddings", None) or 512
         table = getattr(getattr(self.transformer, "embeddings", None), "position_embeddings", None)
         padding = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
         return limit if padding is None else limit - padding - 1
@@ -165,6 +163,7 @@ class Encoder(nn.Module):
             return self.pool(self.states(batch, first_only=True), batch, pooling)
         return self.pool(*self.hidden(tokens), pooling)
 
+    @packed_path.small_products
     @torch.inference_mode()
     def encode(
         self,

@@ -7,32 +7,26 @@ RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
 from collections import namedtuple
-from collections.abc import Callable
+from contextlib import ContextDecorator
 from functools import partial
 from operator import attrgetter
 from platform import machine
-from typing import NamedTuple
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
+from torch.backends import mkldnn
 from torch.nn import functional as F
 
-from dialnb.models.attention import (
-    block_size,
-    grouped_attention,
-    has_kernel,
-    kernel_attention,
-    kernels,
-    padded_attention,
-    widened,
-)
+from dialnb.models.attention import attend, kernels, widened
 from dialnb.tokens import Packed
 
-# There oneDNN takes ten times as long for the small products of attention that is trained, and longer for the others.
-torch.backends.mkldnn.enabled &= machine() != "aarch64"
-
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
-ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "gelu_new": partial(F.gelu, approximate="tanh")}
+ACTIVATIONS = {
+    "gelu": F.gelu,
+    "relu": lambda x, out: F.relu(x, out is x),
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+}
 Part = tuple[Tensor, Tensor]  # weight and bias
 
 
@@ -48,15 +42,28 @@ Layer = namedtuple("Layer", "query key value output attention_norm inner outer n
 """The eight parts of one transformer layer, whatever the family calls them, each a weight and a bias."""
 
 
-class Shared(NamedTuple):
-    """What all layers have in common; dropout is 0 outside training."""
+class _SmallProducts(ContextDecorator):
+    """Passes of ours: on ARM they leave out oneDNN, which takes ten times as long there for the small products of
+    attention that is trained, and longer for the others. The switch is the whole process's: the first pass to begin
+    turns it, the last one to end, in whatever thread, turns it back."""
 
-    heads: int
-    attention_dropout: float
-    output_dropout: float
-    hidden_dropout: float
-    eps: float
-    activation: str
+    passes, lock = 0, Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.passes:
+                self.before = mkldnn.enabled
+                mkldnn.enabled &= machine() != "aarch64"
+            self.passes += 1
+
+    def __exit__(self, *_) -> None:
+        with self.lock:
+            self.passes -= 1
+            if not self.passes:
+                mkldnn.enabled = self.before
+
+
+small_products = _SmallProducts()
 
 
 def supports(transformer: nn.Module) -> bool:
@@ -83,57 +90,34 @@ def packed_forward(
     ``dtype`` is the precision of the computation (default: that of the weights). ``attention_dropout=False`` leaves
     out the dropout on attention probabilities while training: a choice to be recorded with the run.
     """
+    config = transformer.config
     layers = [_layer(module) for module in stack_of(transformer).layer]
-    shared = _shared(transformer, attention_dropout)
+    attention, after_attention, hidden = _dropouts(transformer)
+    attention *= attention_dropout
     seeds = torch.zeros(len(layers), dtype=torch.int64, device=packed.ids.device)
-    if shared.attention_dropout or (shared.hidden_dropout and seeds.is_cuda):
+    if attention or (hidden and seeds.is_cuda):
         seeds.random_(0, 2**31)
-    x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, shared.hidden_dropout)
-    block = block_size(packed.max_length, transformer.config.max_position_embeddings)
-    if has_kernel(x.device, x.dtype, block):
-        attend = partial(kernel_attention, block=block)
-    elif x.is_cuda:
-        attend = partial(_padded, longest=packed.max_length)
-    else:
-        attend = partial(_grouped, groups=packed.groups)
-    return _stack(x, layers, packed.starts, seeds, attend, shared, packed.starts[:-1].long() if first_only else None)
-
-
-def _grouped(qkv, starts, seed, groups, dropout: float) -> Tensor:
-    return grouped_attention(qkv, groups, dropout)
-
-
-def _padded(qkv, starts, seed, longest: int, dropout: float) -> Tensor:
-    return padded_attention(qkv, starts, longest, dropout)
-
-
-def _stack(
-    x: Tensor,
-    layers: list[Layer],
-    starts: Tensor,
-    seeds: Tensor,
-    attend: Callable,
-    shared: Shared,
-    rows: Tensor | None = None,
-) -> Tensor:
-    """All layers; where only some ``rows`` are asked for, the last one goes on with these alone after attention."""
-    for i, layer in enumerate(layers):
+    x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, hidden)
+    wide = inner = None
+    if not (x.is_cuda or torch.is_grad_enabled()):  # all layers use the same memory: new pages take a tenth of the time
+        wide, inner = (x.new_empty(len(x), size) for size in (3 * config.hidden_size, len(layers[0].inner[0])))
+    for layer, seed in zip(layers, seeds.split(1)):
         weights, biases = zip(layer.query, layer.key, layer.value)
-        qkv = linear(x, (torch.cat(weights), torch.cat(biases)))
-        qkv = qkv.view(len(x), 3, shared.heads, -1)
-        context = attend(qkv, starts, seeds[i : i + 1], dropout=shared.attention_dropout).flatten(1)
-        if rows is not None and i == len(layers) - 1:
-            x, context = x[rows], context[rows]
-        join = partial(_add_and_norm, seed=seeds[i : i + 1], eps=shared.eps)
-        x = join(x, linear(context, layer.output), layer.attention_norm, use=2, dropout=shared.output_dropout)
-        inner = ACTIVATIONS[shared.activation](linear(x, layer.inner))
-        x = join(x, linear(inner, layer.outer), layer.norm, use=3, dropout=shared.hidden_dropout)
+        qkv = linear(x, (torch.cat(weights), torch.cat(biases)), wide).view(len(x), 3, config.num_attention_heads, -1)
+        context = attend(qkv, packed, seed, config.max_position_embeddings, attention).flatten(1)
+        if first_only and layer is layers[-1]:
+            rows = packed.starts[:-1].long()
+            x, context, inner = x[rows], context[rows], None
+        join = partial(_add_and_norm, seed=seed, eps=getattr(config, "layer_norm_eps", 1e-12))
+        x = join(x, linear(context, layer.output), layer.attention_norm, use=2, dropout=after_attention)
+        active = ACTIVATIONS[_activation(config)](linear(x, layer.inner, inner), out=inner)
+        x = join(x, linear(active, layer.outer), layer.norm, use=3, dropout=hidden)
     return x
 
 
-def linear(x: Tensor, part: Part) -> Tensor:
+def linear(x: Tensor, part: Part, out: Tensor | None = None) -> Tensor:
     weight, bias = part
-    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    return torch.addmm(bias.to(x.dtype), x, weight.to(x.dtype).T, out=out)
 
 
 def _add_and_norm(x: Tensor, change: Tensor, part: Part, seed: Tensor, use: int, dropout: float, eps: float) -> Tensor:
@@ -180,19 +164,14 @@ def part_of(module: nn.Module) -> Part:
     return module.weight, module.bias
 
 
-def _shared(transformer: nn.Module, attention_dropout: bool) -> Shared:
-    config, train = transformer.config, transformer.training
-    distil = config.model_type == "distilbert"
-    attention = config.attention_dropout if distil else config.attention_probs_dropout_prob
-    hidden = config.dropout if distil else config.hidden_dropout_prob
-    return Shared(
-        heads=config.num_attention_heads,
-        attention_dropout=attention if train and attention_dropout else 0.0,
-        output_dropout=hidden if train and not distil else 0.0,  # DistilBERT drops nothing after attention
-        hidden_dropout=hidden if train else 0.0,
-        eps=1e-12 if distil else config.layer_norm_eps,
-        activation=_activation(config),
-    )
+def _dropouts(transformer: nn.Module) -> tuple[float, ...]:
+    """Of attention's probabilities, of its output, and of everything else: none outside training."""
+    config = transformer.config
+    if not transformer.training:
+        return 0.0, 0.0, 0.0
+    if config.model_type == "distilbert":
+        return config.attention_dropout, 0.0, config.dropout
+    return config.attention_probs_dropout_prob, config.hidden_dropout_prob, config.hidden_dropout_prob
 
 
 def _activation(config) -> str:

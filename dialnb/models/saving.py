@@ -71,15 +71,15 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     safetensors_torch.save_file(_stored(encoder.transformer, dtype), weights, metadata={"format": "pt"})
     weights.chmod(0o644)
     encoder.tokenizer.save_pretrained(folder)
-    modules = []
-    for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2]):
-        module = {
+    modules = [
+        {
             "idx": number,
             "name": str(number),
             "path": f"{number}_{kind}" if number else "",
             "type": f"sentence_transformers.models.{kind}",
         }
-        modules.append(module)
+        for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2])
+    ]
     prompts: Values = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}

@@ -15,6 +15,7 @@ from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
 from dialnb.examples.templates import SYMBOL
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
+from dialnb.models.packed import small_products
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Numbers
@@ -76,6 +77,7 @@ class Selector(nn.Module):
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
         self.to(encoder.device).eval()
 
+    @small_products
     @torch.inference_mode()
     def score(self, groups: Sequence[SelectionGroup], batch_tokens: int | None = None) -> list[list[float]]:
         """Probability of every candidate of every group to be the response.

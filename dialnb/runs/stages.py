@@ -41,6 +41,7 @@ from dialnb.data.store import default_store
 from dialnb.errors import DataError, DialnbError
 from dialnb.files import Values, say
 from dialnb.models.encoder import Encoder
+from dialnb.models.packed import small_products
 from dialnb.runs.fingerprints import code_version, fingerprint
 from dialnb.runs.results import RECORD, UNREADABLE, read_record, read_result, write_result
 from dialnb.training.loop import TrainingResult
@@ -115,6 +116,7 @@ class StageCache:
             self.say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
             return None
 
+    @small_products
     def _make(self, name: str, key: str, function: Callable, inputs: Values) -> None:
         work, draft, final = (self.root / f"{key}{suffix}" for suffix in (".work", ".draft", ""))
         if work.exists() and work.stat().st_ctime < self.fresh_since:

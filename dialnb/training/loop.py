@@ -25,6 +25,7 @@ from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
 from dialnb.files import digest_of
 from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
+from dialnb.models.packed import small_products
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
@@ -56,6 +57,7 @@ class TrainingResult:
         return float(self.curve["loss"].iloc[-50:].mean()) if len(self.curve) else None
 
 
+@small_products
 def train(
     encoder,
     objective: Objective,
