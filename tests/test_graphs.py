@@ -56,7 +56,7 @@ def test_what_is_filled_in_changes_no_state(by_starts):
     batch = pack(encoder.tokenize(tiny.sentences(9)))
     for first_only in (False, True):
         with torch.no_grad():
-            expected, found = (encoder.eager_states(each, first_only) for each in (batch, filled(batch)))
+            expected, found = (encoder.forward(each, first_only) for each in (batch, filled(batch)))
         assert len(found) > len(expected) and torch.allclose(found[: len(expected)], expected, atol=1e-6)
 
 
@@ -77,12 +77,12 @@ class _Again:
 def record_on_any_device(graphs, batch, first_only, learning, pool):
     """Recorded passes as a GPU gives them, but computed: they read and write the same tensors."""
     parameters, passes = [graphs.parameters[name] for name in graphs.gradients()], []
-    states = graphs.encoder.eager_states(batch, first_only).detach().clone()
+    states = graphs.encoder.forward(batch, first_only).detach().clone()
     gradient = torch.empty_like(states) if learning else None
 
     def forward():
         with torch.set_grad_enabled(learning):
-            passes.append(graphs.encoder.eager_states(batch, first_only))
+            passes.append(graphs.encoder.forward(batch, first_only))
         states.copy_(passes[-1].detach())
 
     def backward():
@@ -144,9 +144,9 @@ def test_a_recording_adds_to_the_gradients_by_leaves_of_its_own(monkeypatch, by_
         monkeypatch.setattr(torch.cuda, name, MagicMock())
     encoder = tiny.encoder(dropout=0.0).train()
     batch, learned = filled(pack(encoder.tokenize(tiny.sentences(8)))), list(encoder.transformer.parameters())
-    encoder.eager_states(batch, False).sum().backward()
+    encoder.forward(batch, False).sum().backward()
     expected = [None if p.grad is None else 2 * p.grad for p in learned]
-    waits, reached = encoder.eager_states(batch, False), []
+    waits, reached = encoder.forward(batch, False), []
     for parameter in learned:
         parameter.register_hook(reached.append)
     monkeypatch.setattr(torch, "empty_like", torch.ones_like)  # the gradient that a replay would copy there

@@ -43,16 +43,16 @@ def test_an_import_leaves_the_switch_of_the_process():
 def watched() -> tuple:
     """An encoder that notes the switch on the way there and on the way back."""
     encoder, seen = tiny.encoder(max_position_embeddings=80), {"there": [], "back": []}
-    states = encoder.eager_states
+    states = encoder.forward
 
-    def eager_states(*given):
+    def forward(*given):
         seen["there"].append(switch())
         found = states(*given)
         if found.requires_grad:
             found.register_hook(lambda _: seen["back"].append(switch()))
         return found
 
-    encoder.eager_states = eager_states
+    encoder.forward = forward
     return encoder, seen
 
 
@@ -97,7 +97,7 @@ def test_a_pass_that_fails_leaves_the_switch_too(arm, work):
         raise RuntimeError("no pass")
 
     encoder = tiny.encoder(max_position_embeddings=80)
-    encoder.eager_states = broken
+    encoder.forward = broken
     with pytest.raises(RuntimeError, match="no pass"):
         work(encoder)
 

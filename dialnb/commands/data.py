@@ -127,19 +127,13 @@ def verify(names: Sequence[str], as_json: bool) -> int:
 
     store = default_store()
     sources = [get_source(name) for name in names] or list(load_registry().values())
-    wanted = []
-    for source in sources:
-        for file in source.files:
-            if file.verified or store.location(source, file).exists():
-                wanted.append((source.name, file.key))
-    states = thread_map(
-        lambda file: store.check(*file),
-        wanted,
-        desc="verify",
-        leave=False,
-        delay=2,
-        unit="file",
-    )
+    wanted = [
+        (source.name, file.key)
+        for source in sources
+        for file in source.files
+        if file.verified or store.location(source, file).exists()
+    ]
+    states = thread_map(lambda file: store.check(*file), wanted, desc="verify", leave=False, delay=2, unit="file")
     counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
     total, problems = Counter(ok=0, missing=0, bad=0), []
     for (name, key), (state, problem) in zip(wanted, states):
@@ -155,7 +149,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         for found in problems:
             print(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
         print(f"\n{len(wanted):,} files: {total['ok']:,} ok, {total['missing']:,} missing, {total['bad']:,} bad")
-    return int(bool(problems) or bool(names and total["missing"]))
+    return int(bool(problems or (names and total["missing"])))
 
 
 @data.command()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
@@ -262,12 +262,13 @@ def printed_rows(rows: DataFrame) -> DataFrame:
 
 def diaeval_summary(rows: DataFrame) -> DataFrame:
     """One line for each score: task, dataset, metric, value ± 95 % interval over groups of test dialogues, items."""
-    keys = ["table", "task", "dataset", "metric", "protocol"]
-    lines = []
-    for (_, task, dataset, metric, protocol), part in printed_rows(rows).groupby(keys, sort=False):
-        found = mean_interval(part["value"].to_numpy())
-        half = (found.high - found.low) / 2
-        named = f"{metric} of the majority label" if protocol == "floor" else metric
-        line = {"task": task, "dataset": dataset, "metric": named, "value": found.estimate}
-        lines.append(line | {"±": half if np.isfinite(half) else np.nan, "n": int(part["n"].max())})
-    return DataFrame(lines).round(2)
+    rows = printed_rows(rows)
+    named = rows["metric"].mask(rows["protocol"] == "floor", rows["metric"] + " of the majority label")
+
+    def half(values: Series) -> float:
+        found = mean_interval(values.to_numpy())
+        return (found.high - found.low) / 2
+
+    scores = rows.assign(metric=named).groupby(["task", "dataset", "metric"], sort=False)
+    table = scores.agg(**{"value": ("value", "mean"), "±": ("value", half), "n": ("n", "max")})
+    return table.replace(np.inf, np.nan).round(2).reset_index()

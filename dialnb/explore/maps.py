@@ -59,13 +59,7 @@ class SpaceMap:
         for colour in self.colours:
             rows.append(self.data.assign(place=place, row=f"by {colour}", label=self.data[colour]))
         data = concat(rows, ignore_index=True)
-        return plots.projection_panels(
-            data,
-            panels="place",
-            rows="row",
-            circles=(OWN,),
-            title=self.title,
-        )
+        return plots.projection_panels(data, panels="place", rows="row", circles=(OWN,), title=self.title)
 
     def interactive(self) -> Values:
         """The figure that plotly draws, with a menu of its views: each projection, coloured by each column."""
@@ -81,8 +75,7 @@ class SpaceMap:
             for (label, style), (column, panel) in product(styles.items(), enumerate(panels, 1)):
                 points = shown[(shown[colour] == label) & (shown["panel"] == panel)]
                 if len(points):
-                    trace = _trace(points, label, style)
-                    figure.add_trace(trace, row=1, col=column)
+                    figure.add_trace(_trace(points, label, style), row=1, col=column)
                     figure.data[-1].update(showlegend=column == 1, visible=view == views[0])
                     view_of_trace.append(view)
         buttons = []
@@ -90,15 +83,8 @@ class SpaceMap:
             visible = [of_trace == view for of_trace in view_of_trace]
             captions = {f"annotations[{n}].text": self._caption(panel, view[0]) for n, panel in enumerate(panels)}
             label = f"{_plain(view[0])}, colour: {_plain(view[1])}"
-            buttons.append(
-                {
-                    "label": label,
-                    "method": "update",
-                    "args": [{"visible": visible}, captions],
-                }
-            )
-        for annotation, panel in zip(figure.layout.annotations, panels):
-            annotation.text = self._caption(panel, views[0][0])
+            buttons.append({"label": label, "method": "update", "args": [{"visible": visible}, captions]})
+        figure.plotly_relayout(buttons[0]["args"][1])
         figure.update_layout(LOOK["layout"], title_text=_plain(self.title), template="none")
         figure.update_layout(updatemenus=[LOOK["menu"] | {"buttons": buttons}])
         figure.update_xaxes(LOOK["axes"]).update_yaxes(LOOK["axes"]).update_annotations(LOOK["captions"])

@@ -111,12 +111,10 @@ class Encoder(nn.Module):
 
     def states(self, batch: Packed, first_only: bool = False) -> Tensor:
         """As ``hidden``, for a batch that is packed already (BERT family only); or its first tokens' states only."""
-        return (self.graphs or self.eager_states)(batch, first_only)
+        return (self.graphs or self.forward)(batch, first_only)
 
-    def eager_states(self, batch: Packed, first_only: bool) -> Tensor:
+    def forward(self, batch: Packed, first_only: bool) -> Tensor:
         return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, first_only)
-
-    forward = eager_states
 
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:
         """For transformers outside the BERT family: length-sorted chunks, padded within the chunk only."""

@@ -99,7 +99,6 @@ class Graphs:
         learning = torch.is_grad_enabled()
         place = next(number for number in count() if number not in self.taken) if learning else -1
         dtype = self.encoder.dtype or next(self.encoder.parameters()).dtype
-        limit = self.encoder.transformer.config.max_position_embeddings
         key = (
             place,
             first_only,
@@ -107,7 +106,7 @@ class Graphs:
             len(full.ids),
             len(full.starts),
             batch.types is None,
-            reach(batch.max_length, limit, self.encoder.device, dtype),
+            reach(batch.max_length, self.encoder.transformer.config.max_position_embeddings, full.ids.device, dtype),
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
         ready = self.seen[key] > 1 and (self.gradients() or not learning)
@@ -123,7 +122,7 @@ class Graphs:
                 generator.graphsafe_set_state(generator.clone_state())  # the old state waits for the recording's end
                 warnings.warn(f"training goes on without CUDA graphs: {error}", stacklevel=2)
         if key not in self.recorded:
-            return self.encoder.eager_states(full, first_only)[:real]
+            return self.encoder.forward(full, first_only)[:real]
         found = self.recorded[key]
         found.read(full)
         if learning:

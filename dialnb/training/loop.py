@@ -93,9 +93,8 @@ class _Run:
     def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
         self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
         self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
-        device = (
-            self.accelerator.device if self.world > 1 else encoder.device
-        )  # the former may be an earlier training's
+        # alone on its own device: Accelerate's is that of the first training of the process
+        device = self.accelerator.device if self.world > 1 else encoder.device
         self.encoder, self.objective = self.both = nn.ModuleList([encoder, objective]).to(device)
         self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
         self.folder = Path(folder) if folder is not None else None
