@@ -47,13 +47,7 @@ def library(profile: str = "quick") -> DataFrame:
     for corpus, variant in INTENT_SETS.values():
         records = list(load(f"bundled/{corpus}", variant).filter(split="test"))
         for record in thin(records, 16 * size_of(profile).points):
-            rows.append(
-                {
-                    "text": record.text,
-                    "intent": record.intent.replace("_", " "),
-                    "corpus": corpus,
-                }
-            )
+            rows.append({"text": record.text, "intent": record.intent.replace("_", " "), "corpus": corpus})
     return DataFrame(rows)
 
 
@@ -82,24 +76,12 @@ def neighbours(encoders: Mapping[str, SupportsEncode], sentences: Sequence[str],
 class Space:
     """Utterances of shared intents in the spaces of several methods, and one's own sentences among them."""
 
-    def __init__(
-        self,
-        methods: Methods,
-        sentences: Sequence[str] = (),
-        profile: str = "quick",
-        seed: int = 1,
-    ) -> None:
+    def __init__(self, methods: Methods, sentences: Sequence[str] = (), profile: str = "quick", seed: int = 1) -> None:
         self.size, self.seed = size_of(profile), seed
         self.encoders = {name: EncodeOnce(encoder) for name, encoder in methods.encoders.items()}
         self.utterances = _shared_utterances(self.size.points)
         self.texts = self.utterances["text"].tolist()
-        self.own = DataFrame(
-            {
-                "text": list(sentences),
-                "intent": OWN,
-                "corpus": OWN,
-            }
-        )
+        self.own = DataFrame({"text": list(sentences), "intent": OWN, "corpus": OWN})
         self.plane = cache(self._plane)
 
     def map(self, method: str = RAW) -> Panel:
@@ -131,12 +113,7 @@ class Space:
                 columns[name][f"silhouette by {by} (-1 to 1)"] = f"{score:.2f}"
         return table(DataFrame(columns), "Two spaces in numbers", index=True)
 
-    def differences(
-        self,
-        left: str,
-        right: str,
-        count: int = 4,
-    ) -> list[Styler]:
+    def differences(self, left: str, right: str, count: int = 4) -> list[Styler]:
         """Utterances that one method puts next to their own intent and the other does not."""
         rows = []
         for winner, loser in ((left, right), (right, left)):
@@ -164,12 +141,7 @@ class Space:
         intents = self.utterances["intent"].to_numpy()
         return {name: intents[places] == intents for name, places in self.neighbour.items()}
 
-    def _map(
-        self,
-        methods: Sequence[str],
-        projections: Sequence[str],
-        colours: tuple[str, ...],
-    ) -> SpaceMap:
+    def _map(self, methods: Sequence[str], projections: Sequence[str], colours: tuple[str, ...]) -> SpaceMap:
         planes = [self.plane(method, projection) for method in methods for projection in projections]
         title = f"What people ask, seen by {' and '.join(methods)}"
         return SpaceMap(stacked(planes), colours, title)

@@ -23,7 +23,7 @@ from dialnb.models.attention import reach
 from dialnb.tokens import Packed
 
 SMALL = 128  # examples of a step
-LATER = 500  # passes until a recording that found no memory is tried again
+LATER = 500  # passes until a recording that failed is tried again: there may be memory then
 
 
 def can_replay(encoder: nn.Module) -> bool:
@@ -53,8 +53,11 @@ def filled(batch: Packed) -> Packed:
     total = -(-(tokens + fillers) // unit) * unit
     ends = torch.from_numpy(np.linspace(tokens, total, fillers + 1)[1:].astype(np.int32))
     ends = ends.to(batch.starts.device, non_blocking=True)
-    spare = {name: getattr(batch, name) for name in ("ids", "positions", "types")}
-    longer = {name: F.pad(row, (0, total - tokens)) for name, row in spare.items() if row is not None}
+    longer = {
+        name: F.pad(row, (0, total - tokens))
+        for name in ("ids", "positions", "types")
+        if (row := getattr(batch, name)) is not None
+    }
     return replace(batch, starts=torch.cat([batch.starts, ends]), **longer)
 
 
@@ -88,7 +91,6 @@ class Graphs:
         self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
-        self.able = True
         self.taken: set[int] = set()
         self.pools: dict[int, tuple[int, int]] = {}
         self.stream = None  # of all recordings: along a stream alone they share memory
@@ -110,17 +112,16 @@ class Graphs:
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
         ready = self.seen[key] > 1 and (self.gradients() or not learning)
-        if self.able and ready and key not in self.recorded:
+        if ready and key not in self.recorded:
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
             try:
                 self.recorded[key] = self._record(full, first_only, learning, pool)
-            except torch.OutOfMemoryError:
-                self.seen[key] = -LATER
             except RuntimeError as error:
-                self.able = False
+                self.seen[key] = -LATER
                 generator = torch.cuda.default_generators[torch.cuda.current_device()]
                 generator.graphsafe_set_state(generator.clone_state())  # the old state waits for the recording's end
-                warnings.warn(f"training goes on without CUDA graphs: {error}", stacklevel=2)
+                if not isinstance(error, torch.OutOfMemoryError):
+                    warnings.warn(f"some passes go on without CUDA graphs: {error}", stacklevel=2)
         if key not in self.recorded:
             return self.encoder.forward(full, first_only)[:real]
         found = self.recorded[key]

@@ -77,8 +77,8 @@ def compare(first: Path, second: Path) -> str:
     if len(moved):
         shown = moved.sort_values("difference", key=abs, ascending=False).head(30)
         varying = [name for name in shown if shown[name].nunique() > 1 or name == "difference"]
-        lines.append(f"  mean difference {moved.difference.mean():+.4f}, largest first:")
-        lines.append(shown[varying].to_string(index=False))
+        mean = f"  mean difference {moved.difference.mean():+.4f}, largest first:"
+        lines += [mean, shown[varying].to_string(index=False)]
     changed = _differences(*verdicts)
     return "\n".join([*lines, "", f"claims: {len(changed)} verdicts differ", *changed])
 

@@ -139,10 +139,9 @@ class _Run:
         return chunks
 
     def seed(self, step: int, chunk: int) -> None:
-        sequence = np.random.SeedSequence([self.settings.seed, step, self.rank, chunk])
-        number = int(sequence.generate_state(1)[0])
+        number = int(np.random.SeedSequence([self.settings.seed, step, self.rank, chunk]).generate_state(1)[0])
         torch.default_generator.manual_seed(number)  # torch.manual_seed notes the whole stack for devices not here
-        if self.encoder.device.type == "cuda":
+        if torch.cuda.is_initialized():
             torch.cuda.manual_seed_all(number)
 
     def backward(self, step: int, chunks: list[Batch]) -> tuple[Tensor, Tensors]:
@@ -296,8 +295,11 @@ class _Run:
         if look:
             self._call_on_epoch(done)
         if stop and not last:
-            how = "start the same run again and it goes on there"
-            how = how if self.folder else "nothing was saved: no folder was given"
+            how = (
+                "start the same run again and it goes on there"
+                if self.folder
+                else "nothing was saved: no folder was given"
+            )
             bar.write(f"{self.name}: stopped after step {done} of {self.total}; {how}")
             raise KeyboardInterrupt
 
