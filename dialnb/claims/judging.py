@@ -75,9 +75,12 @@ def judge_claims(
     for claim in load_claims(slug):
         try:
             verdict = _under_all_readings(claim, case) if claim.readings else judge(claim, case)
+        except Unjudged as unjudged:
+            verdict = Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
+        except Lacking as lacking:
+            verdict = Verdict(NOT_RUN, reason=_why_not(claim, reasons) or str(lacking))
         except DataError as error:
-            why = _why_not(claim, reasons) if type(error) is Lacking else ""
-            verdict = Verdict(NOT_RUN, qualifier=getattr(error, "qualifier", ""), reason=why or str(error))
+            verdict = Verdict(NOT_RUN, reason=str(error))
         paper = paper_checks(slug)["checks"][claim.id]
         if paper == CONTRADICTS:
             ours = f"here it {verdict.verdict}" if verdict.verdict in (HOLDS, FAILS) else f"here {verdict.verdict}"

@@ -106,8 +106,8 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             folder = download_encoder(source.name).folder or hub_snapshot(source.name)
             paths = folder.rglob("*")
         sizes = [path.stat().st_size for path in paths if path.is_file()]
-        row = {"name": source.name, "files": len(sizes), "MB": round(sum(sizes) / 1e6, 1), "folder": str(folder)}
-        rows.append(row)
+        megabytes = round(sum(sizes) / 1e6, 1)
+        rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})
     show(rows, as_json)
 
 

@@ -293,7 +293,7 @@ class Wanted:
         for root in self.store.web_mirrors:
             for where in map(urlsplit, self.file.urls):
                 plain = f"{root}/{where.netloc}{where.path}"
-                yield from (f"{plain}.gz", plain)[:: 1 if self.file.size > 50_000 else -1]
+                yield from (f"{plain}.gz", plain) if self.file.size > 50_000 else (plain, f"{plain}.gz")
 
     # -- trust ---
 

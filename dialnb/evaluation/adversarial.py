@@ -120,7 +120,12 @@ def evaluate_adversarial(scorer: Scorer, groups: Groups, **options: Any) -> Data
 
 
 def evaluate_adversarial_items(
-    scorer: Scorer, groups: Groups, *, dataset: str, seeds: Iterable[int] = (0, 1, 2), kind: str = "random"
+    scorer: Scorer,
+    groups: Groups,
+    *,
+    dataset: str,
+    seeds: Iterable[int] = (0, 1, 2),
+    kind: str = "random",
 ) -> tuple[DataFrame, DataFrame]:
     """Recall, MRR, their drops and the share of adversarial candidates ranked first, and what each dialogue (``item``)
     adds to the recalls, their drop and the share, as a mean over seeds.

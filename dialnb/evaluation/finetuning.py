@@ -59,7 +59,11 @@ TRAINING_SEED = 24
 
 @small_products
 def finetune(
-    model: nn.Module, n: int, batch_loss: Callable[[ndarray], Tensor], validate: Callable[[], float], recipe: FineTuning
+    model: nn.Module,
+    n: int,
+    batch_loss: Callable[[ndarray], Tensor],
+    validate: Callable[[], float],
+    recipe: FineTuning,
 ) -> None:
     """Train ``model`` on n examples and leave it, in evaluation mode, with its best validation weights.
 

@@ -83,7 +83,11 @@ def fit_linear(
 
 
 def probe_texts(
-    encoder: SupportsEncode, texts: Sequence[Sequence[str]], targets: Sequence[ndarray], score: Score, max_length: int
+    encoder: SupportsEncode,
+    texts: Sequence[Sequence[str]],
+    targets: Sequence[ndarray],
+    score: Score,
+    max_length: int,
 ) -> tuple[ndarray, dict[str, Any]]:
     """Logits of test texts by a layer on the frozen encoder, and how it was chosen.
 

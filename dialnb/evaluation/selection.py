@@ -100,7 +100,10 @@ def evaluate_candidates(
 
 
 def cosine_scorer(
-    encoder: SupportsEncode, max_length: int = 128, response_length: int | None = None, truncate: str = "left"
+    encoder: SupportsEncode,
+    max_length: int = 128,
+    response_length: int | None = None,
+    truncate: str = "left",
 ) -> Scorer:
     """Candidates by cosine with the joined context, whose latest words count: a sentence encoder as a selector."""
 

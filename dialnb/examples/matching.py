@@ -140,7 +140,11 @@ def labelled_utterances(dialogues: Iterable[Dialogue], act: str = "") -> list[tu
 
 
 def build_retrieval(
-    labelled: Iterable[tuple[str, str]], size: int = 2000, positives: int = 30, pool: int = 100, seed: int = 0
+    labelled: Iterable[tuple[str, str]],
+    size: int = 2000,
+    positives: int = 30,
+    pool: int = 100,
+    seed: int = 0,
 ) -> list[RetrievalQuery]:
     """A semantic-retrieval set from labelled utterances, the way the paper made that of MDC.
 

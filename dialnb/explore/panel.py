@@ -89,7 +89,12 @@ def live() -> bool:
     return bool(asked and asked["content"].get("allow_stdin"))
 
 
-def table(frame: pd.DataFrame, caption: str = "", index: bool = False, formats: Any = None) -> Styler:
+def table(
+    frame: pd.DataFrame,
+    caption: str = "",
+    index: bool = False,
+    formats: Any = None,
+) -> Styler:
     """A data frame to be read: texts from the left, what it is above it, numbers in the given formats."""
     shown = frame.style.format(formats, escape="html").set_table_styles(LEFT)  # pandas' own is not escaped
     for axis in (0, 1):

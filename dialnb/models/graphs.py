@@ -111,20 +111,19 @@ class Graphs:
             reach(batch.max_length, self.encoder.transformer.config.max_position_embeddings, full.ids.device, dtype),
         )
         self.seen[key] += 1  # the first pass is as it is: kernels are chosen, gradients are laid out
-        ready = self.seen[key] > 1 and (self.gradients() or not learning)
-        if ready and key not in self.recorded:
+        found = self.recorded.get(key)
+        if not found and self.seen[key] > 1 and (self.gradients() or not learning):
             pool = self.pools.setdefault(place, torch.cuda.graph_pool_handle())
             try:
-                self.recorded[key] = self._record(full, first_only, learning, pool)
+                self.recorded[key] = found = self._record(full, first_only, learning, pool)
             except RuntimeError as error:
                 self.seen[key] = -LATER
                 generator = torch.cuda.default_generators[torch.cuda.current_device()]
                 generator.graphsafe_set_state(generator.clone_state())  # the old state waits for the recording's end
                 if not isinstance(error, torch.OutOfMemoryError):
                     warnings.warn(f"some passes go on without CUDA graphs: {error}", stacklevel=2)
-        if key not in self.recorded:
+        if not found:
             return self.encoder.forward(full, first_only)[:real]
-        found = self.recorded[key]
         found.read(full)
         if learning:
             return _Replayed.apply(self.anchor, found, _Place(self.taken, place), real)
@@ -147,9 +146,9 @@ class Graphs:
                 gradient = torch.empty_like(states)
                 sums = self.gradients()
                 with _capturing(backward, pool):
-                    found = torch.autograd.grad(states, [leaves[name] for name in sums], gradient, allow_unused=True)
-                    used = [pair for pair in zip(sums.values(), found, strict=True) if pair[1] is not None]
-                    torch._foreach_add_(*map(list, zip(*used, strict=True)))
+                    learned = [leaves[name] for name in sums]
+                    found = torch.autograd.grad(states, learned, gradient, materialize_grads=True)
+                    torch._foreach_add_(list(sums.values()), found)
         return Recorded(batch, states.detach(), gradient, forward, backward)
 
 

@@ -433,7 +433,10 @@ def job_of(profile: Fields, model: Model, encoder: Encoder, seed: int) -> Job:
 
 
 def questions(
-    run: Run, tasks: Iterable[Task], results: Mapping[tuple[str, int], Fields], pieces: Encoder | None = None
+    run: Run,
+    tasks: Iterable[Task],
+    results: Mapping[tuple[str, int], Fields],
+    pieces: Encoder | None = None,
 ) -> Questions:
     """The stages of every task, dataset and model, then of the floors, whose words are the ``pieces`` of an encoder, as
     far as models see them. Data that are not there become a reason in the task's table."""

@@ -36,7 +36,12 @@ class BatchPlan:
     """
 
     def __init__(
-        self, size: int, batch_size: int, seed: int, groups: Sequence[ndarray] | None = None, drop_last: bool = False
+        self,
+        size: int,
+        batch_size: int,
+        seed: int,
+        groups: Sequence[ndarray] | None = None,
+        drop_last: bool = False,
     ) -> None:
         self.groups = [range(size)] if groups is None else groups
         self.size, self.batch_size, self.seed = size, batch_size, seed

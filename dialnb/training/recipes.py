@@ -172,7 +172,11 @@ def _words(encoder, dialogues: Sequence[Conversation], cache: Cache = None) -> M
 
 
 def _sentences(
-    encoder, talks: Sequence[Conversation], cache: Cache = None, sentences: int | None = None, max_length: int = 50
+    encoder,
+    talks: Sequence[Conversation],
+    cache: Cache = None,
+    sentences: int | None = None,
+    max_length: int = 50,
 ) -> MaskedExamples:
     """Each distinct sentence once an epoch, ``sentences`` of them."""
     texts = thin(list(dict.fromkeys(text for talk in talks for text in talk.utterances)), sentences)
