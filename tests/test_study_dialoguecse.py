@@ -288,6 +288,29 @@ def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(c
         assert same.learning_rate == 1e-4, recipe
 
 
+def test_mdc_has_rates_of_its_own_and_the_epoch_that_retrieves_best(corpus):
+    own = {"mdc_learning_rate": 3e-5, "mdc_siamese_s_learning_rate": None, "mdc_siamese_m_learning_rate": 1e-5}
+    s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4, **own)
+    queries = [RetrievalQuery(0, "a", (1,), (2,)), RetrievalQuery(1, "b", (), ()), RetrievalQuery(2, "c", (), ())]
+    mdc = replace(toy(corpus, dev=queries), name="MDC")
+    rates = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 1e-5}
+    for recipe in dialoguecse.MATCHING:
+        made = dialoguecse.model(recipe, s, mdc)
+        rate = rates.get(recipe.partition(",")[0], 3e-5)
+        assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
+        seen = made.watch.evaluate(tiny.encoder(), **made.watch.inputs)
+        assert set(seen["metric"]) == {"MAP", "MRR"} and made.watch.best == "MAP" and set(seen["protocol"]) == {"paper"}
+
+
+@pytest.mark.mirror
+def test_no_sentence_that_chooses_the_epoch_of_mdc_is_tested(mirror, roots, monkeypatch):
+    monkeypatch.setenv("DIALNB_MIRROR", os.pathsep.join(map(str, roots)))
+    run = fake_run("gpu")
+    asked = {query.text for query in dialoguecse.tests(run, "MDC")["MDC"].queries}
+    chosen = {query.text for query in dialoguecse.corpus(run, "MDC").dev}
+    assert len(asked) == len(chosen) == 2000 and not asked & chosen
+
+
 def test_one_chinese_encoder_from_scratch_serves_all_seeds(corpus):
     chinese = replace(toy(corpus), name="ECD")
     s = settings("gpu", chinese_encoder="")

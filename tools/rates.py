@@ -9,9 +9,9 @@ rest; an utterance that is tested anywhere, in whatever split of whichever varia
 those of the recorded runs, with the whole schedule within them.
 
 Fine-tuning of intents (Table 7 of DSE) is asked about the same utterances, at multiples of the printed rate, from the
-encoder as it comes. The matching models of DialogueCSE are asked about the scored development pairs of ECD; for MDC,
-whose sentences are all tested, there are none. A profile without ECD is asked to retrieve utterances of SGD's
-development dialogues, as its test asks for those of the test dialogues.
+encoder as it comes. The matching models of DialogueCSE are asked about the scored development pairs of ECD. A profile
+without ECD is asked to retrieve: utterances of MDC that are not tested, from the best epoch by the same measure, or
+those of SGD's development dialogues.
 """
 
 from __future__ import annotations
@@ -100,23 +100,24 @@ def fine_tuning(encoder_id: str, out: Path) -> None:
 
 
 def matching(profile: str, overrides: dict, steps: int, rates: list[float] | None, out: Path) -> None:
-    """Agreement with the development pairs of ECD, or retrieval in SGD's development dialogues, after so many steps, by
-    recipe and rate."""
+    """Agreement with the development pairs of ECD, or retrieval in the development sentences of MDC or SGD, after so
+    many steps, by recipe and rate."""
     run = start("dialoguecse", profile, overrides=overrides, out=out)
-    name = "ECD" if "ECD" in run.settings.corpora else "SGD"
+    name = next(name for name in ("ECD", "MDC", "SGD") if name in run.settings.corpora)
     corpus = dialoguecse.corpus(run, name)
+    looks = {} if name == "MDC" else {"watch": None}
     if name == "ECD":
         task = Task("dev", agreement_of, {name: corpus.dev})
     else:
-        spoken = load("bundled/SGD", split="dev")
-        queries = dialoguecse.rebuild(spoken, run.settings.queries, dialoguecse.REBUILT[name])
+        spoken, act = load("bundled/SGD", split="dev"), dialoguecse.REBUILT[name]
+        queries = corpus.dev or dialoguecse.rebuild(spoken, run.settings.queries, act)
         task = Task("dev", dialoguecse.score, {name: dialoguecse.TestSet(queries, corpus=name)}, {"limit": None})
     models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
     models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)
     for recipe, usual in MATCHING.items():
         for rate in (rates or usual) if run.wants(recipe) else ():
             labels = {"recipe": recipe, "rate": rate}
-            model = dialoguecse.model(recipe, run.settings, corpus, labels=labels, watch=None)
+            model = dialoguecse.model(recipe, run.settings, corpus, labels=labels, **looks)
             settings = {"learning_rate": rate, "max_steps": steps, "epochs": 100}
             models[f"{recipe} {rate:g}"] = changed(model, settings)
     rows = asked_of(run, models, task)

@@ -48,13 +48,13 @@ WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
 @dataclass(frozen=True)
 class Corpus:
     """Dialogues to train on, the text that encoders are adapted to, other text that encoders made here read before, and
-    scored pairs that choose the best epoch."""
+    what chooses the best epoch: scored pairs or, of MDC, retrieval among sentences that are not tested."""
 
     name: str
     dialogues: Sessions | Lacking
     text: Sentences
     before: Sentences | None = None
-    dev: Sequence[ScoredPair] = ()
+    dev: Sequence[ScoredPair] | Queries = ()
 
     @property
     def is_there(self) -> bool:
@@ -94,7 +94,9 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
     if name != "ECD":
         parts = [part.filter(split="train") for part in parts] if name == "SGD" else parts
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
-        return Corpus(name, dialogues, Sentences(parts), Sentences([load("bundled/dialogues", split="train")], parts))
+        before = Sentences([load("bundled/dialogues", split="train")], parts)
+        dev = rebuilt(run, name, s, besides=rebuilt(run, name, s)) if name == "MDC" and not lacking else ()
+        return Corpus(name, dialogues, Sentences(parts), before, dev)
     complete = list(run.data("ECD complete", SLUG).values())
     dialogues = Lacking(lacking[0]) if lacking and not complete else Sessions(complete or parts, 4, s["dialogues"])
     if s["data"] == "bundled":
@@ -126,22 +128,27 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
             continue
         if name in REBUILT:
             instead = POOLS_INSTEAD if name == "MDC" else ""
-            found[name] = TestSet(rebuilt(run, name), corpus=corpus, instead=instead)
+            found[name] = TestSet(rebuilt(run, name, run.settings), corpus=corpus, instead=instead)
         else:
             queries, pairs = (released(run, name, kind, "test") for kind in ("retrieval", "pairs"))
             found[name] = TestSet(queries, pairs, 100 if name == "JDDC" else 50, corpus)
     return found
 
 
-def rebuilt(run, name: str) -> list[RetrievalQuery]:
-    """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run."""
-    records, size = load("MDC") if name == "MDC" else load("bundled/SGD", split="test"), run.settings.queries
-    return run.stage(f"rebuild the retrieval set of {name}", rebuild, records=records, size=size, act=REBUILT[name])
+def rebuilt(run, name: str, s: Fields, besides: Queries = ()) -> list[RetrievalQuery]:
+    """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run;
+    ``besides`` it, a second one of other sentences, to choose by."""
+    records = load("MDC") if name == "MDC" else load("bundled/SGD", split="test")
+    title = f"rebuild the {'development' if besides else 'retrieval'} set of {name}"
+    return run.stage(title, rebuild, records=records, size=s["queries"], act=REBUILT[name], besides=besides)
 
 
-def rebuild(records: Dataset, size: int, act: str) -> list[RetrievalQuery]:
-    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named."""
-    return build_retrieval(labelled_utterances(records, act), size, seed=24)
+def rebuild(records: Dataset, size: int, act: str, besides: Queries = ()) -> list[RetrievalQuery]:
+    """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named, and of none
+    that is in another set."""
+    taken = {query.text for query in besides}
+    said = labelled_utterances(records, act)
+    return build_retrieval([each for each in said if " ".join(each[0].split()) not in taken], size, seed=24)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -205,7 +212,7 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
     """A model as DialogueCSE's notebook trains it in a profile; other notebooks ask for the same.
 
     Stage one, "adaptation", continues the pre-training of "BERT, CORPUS"; the others go on from there, with the lower
-    half of the layers frozen. In Chinese the epoch that agrees best with the development pairs comes back.
+    half of the layers frozen. The epoch that is best on the development set of the corpus comes back.
     """
     if recipe == "adaptation":
         settings = {name: s[parameter] for name, parameter in NAMED["adaptation"].items()}
@@ -213,11 +220,14 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
         given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
-        rate = s.get(NAMED["rates"].get(recipe)) or s["learning_rate"]
+        own = NAMED["rates"].get(recipe, "learning_rate")
+        rate = (corpus.name == "MDC" and s[f"mdc_{own}"]) or s[own] or s["learning_rate"]
         settings = {"epochs": s["epochs"], "learning_rate": rate, "freeze": -2}
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
-        if len(corpus.dev):
+        if corpus.name == "MDC":
+            given["watch"] = Watch(retrieval, {"queries": corpus.dev}, best="MAP", last=True)
+        elif len(corpus.dev):
             given["watch"] = Watch(agreement, {"pairs": corpus.dev}, best="Corr", last=True)
     options |= changes.pop("options", {})
     return Model(recipe, options=options, **given | changes)
@@ -293,6 +303,11 @@ def score(
     elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
     notes = WORDS_INSTEAD if how == "words" else "", records.instead, elsewhere
     return rows.assign(substitute="; ".join(filter(None, notes)))
+
+
+def retrieval(encoder: Encoder, queries: Queries) -> DataFrame:
+    """MAP and MRR of development queries."""
+    return score(encoder, TestSet(queries), "dev", limit=None)
 
 
 def chance(
