@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 
 from dialnb.errors import DialnbError, TrainingError, UnknownName
 from dialnb.examples.masking import MaskedExamples
-from dialnb.training import TrainingSettings, train
+from dialnb.training import TrainingSettings, loop, train
 from dialnb.training.loop import _Run
-from dialnb.training.objectives import PairObjective, ReplacedTokenDetection
+from dialnb.training.objectives import PairObjective, ReplacedTokenDetection, _drawn
 from dialnb.training.plan import BatchPlan
 
 OBJECTIVES = tuple(tiny.objectives(tiny.encoder()))
@@ -439,11 +440,28 @@ def electra():
     return encoder, ReplacedTokenDetection(encoder, small), MaskedExamples.from_tokens(encoder, rows)
 
 
+def test_the_generator_draws_words_by_their_probability():
+    probabilities = torch.tensor([0.5, 0.3, 0.2, 0.0])
+    torch.manual_seed(1)
+    for dtype in (torch.float32, torch.bfloat16):
+        drawn = _drawn(probabilities.log().to(dtype).expand(20_000, -1))
+        assert torch.allclose(drawn.bincount(minlength=4) / 20_000, probabilities, atol=0.015), dtype
+
+
+@pytest.mark.parametrize("bound, times", [(10_000, 1), (10, 0)])
+def test_steps_of_few_tokens_go_first_on_a_gpu_whatever_their_number_of_examples(monkeypatch, bound, times):
+    entered = []
+    monkeypatch.setattr(loop, "SMALL", bound)
+    monkeypatch.setattr(loop, "going_first", lambda encoder: entered.append(encoder) or nullcontext())
+    train(*electra(), TrainingSettings(batch_size=8, max_steps=3), show_progress=False)
+    assert len(entered) == times
+
+
 def test_a_shared_word_table_is_trained_clipped_and_saved_once(tmp_path):
     encoder, objective, examples = electra()
-    loop = _Run(encoder, objective, examples, TrainingSettings(clip=1.0), None, None, "test", False)
-    assert len(set(map(id, loop.parameters))) == len(loop.parameters)
-    assert sum(len(g["params"]) for g in loop.optimiser.param_groups) == len(loop.parameters)
+    run = _Run(encoder, objective, examples, TrainingSettings(clip=1.0), None, None, "test", False)
+    assert len(set(map(id, run.parameters))) == len(run.parameters)
+    assert sum(len(g["params"]) for g in run.optimiser.param_groups) == len(run.parameters)
     settings = TrainingSettings(batch_size=8, learning_rate=1e-3, clip=1.0, epochs=2, checkpoint_every=1)
     whole = train(encoder, objective, examples, settings, show_progress=False)
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from dialnb.models.attention import reach
 from dialnb.tokens import Packed
 
-SMALL = 128  # examples of a step
+SMALL = 20_000  # tokens of a step
 LATER = 500  # passes until a recording that failed is tried again: there may be memory then
 
 
@@ -32,10 +32,10 @@ def can_replay(encoder: nn.Module) -> bool:
 
 
 @contextmanager
-def going_first(encoder: nn.Module, batch_size: int) -> Iterator[None]:
-    """Start kernels of small batches before those of large ones that other processes have on the same GPU: a small step
+def going_first(encoder: nn.Module) -> Iterator[None]:
+    """Start kernels of small steps before those of large ones that other processes have on the same GPU: a small step
     is hundreds of short kernels, each of which would wait behind a long one."""
-    if not can_replay(encoder) or batch_size > SMALL:
+    if not can_replay(encoder):
         yield
         return
     before, stream = torch.cuda.current_stream(), torch.cuda.Stream(priority=-1)

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
 from dialnb.files import digest_of
-from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
+from dialnb.models.graphs import SMALL, Graphs, can_replay, clear_gradients, going_first
 from dialnb.models.packed import small_products
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
@@ -262,10 +263,12 @@ class _Run:
         began = time.perf_counter()
         self._enter_training()
         try:
-            first_on_gpu = going_first(self.encoder, self.settings.batch_size)
-            with Ahead(self.build, first, self.total) as ahead, self.interrupts, first_on_gpu:
+            with Ahead(self.build, first, self.total) as ahead, self.interrupts, ExitStack() as entered:
                 for step in range(first, self.total):
-                    self._step(step, ahead.get(), bar)
+                    chunks = ahead.get()
+                    if step == first and sum(chunk.length for chunk in chunks) <= SMALL:
+                        entered.enter_context(going_first(self.encoder))
+                    self._step(step, chunks, bar)
         finally:
             bar.close()
             self._leave_training()
@@ -284,7 +287,7 @@ class _Run:
         self.update(step)
         for chunk in chunks:
             self.examples_seen += chunk.size * self.world
-            self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values()) * self.world
+            self.tokens_seen += chunk.length * self.world
         done = step + 1
         last, look = done == self.total, done % self.interval == 0
         stop = self.interrupts.seen if self.world == 1 else self.stop
