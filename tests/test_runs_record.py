@@ -256,6 +256,22 @@ def test_a_run_that_joined_a_record_is_not_counted_again_beside_it(runs, second,
     assert group.folders == (place,) and len(group.results) == len(read_rows(place))
 
 
+def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, project, tmp_path):
+    for folder, models in ((runs[1], ["BERT", "UMS_BERT", "BERT+"]), (second, ["BERT"])):
+        run = json.loads((folder / "run.json").read_text())
+        told = {"parameters": run["parameters"] | {"models": models}}
+        by_hand = {"set_by_hand": {"models": models}} if folder == second else {}
+        (folder / "run.json").write_text(json.dumps(run | told | by_hand))
+    place, _ = records.record(runs[1], project)
+    records.pool(second, project)
+    (joined,) = json.loads((place / "run.json").read_text())["pooled"]
+    assert joined["shorter"] == {"models": ["BERT"]}
+    assert "seed 2 joined it in part" in digest(gather([place]), project)
+    build([place], tmp_path / "site")
+    page = (tmp_path / "site" / "ums-gpu.html").read_text(encoding="utf-8")
+    assert "equal settings, but models BERT; its rows" in page
+
+
 def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, project):
     with pytest.raises(DataError, match="nothing is recorded in papers/ums/results/gpu"):
         records.pool(second, project)
@@ -266,8 +282,8 @@ def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, p
     (second / "run.json").write_text(json.dumps(record | {"parameters": {"seed": 2, "encoder": "small"}}))
     with pytest.raises(DataError, match="its encoder is small, that of the record mini"):
         records.pool(second, project)
-    (second / "run.json").write_text(json.dumps(record | {"set_by_hand": {"limit": 50}}))
-    with pytest.raises(DataError, match="limit was set by hand"):
+    (second / "run.json").write_text(json.dumps(record | {"parameters": record["parameters"] | {"limit": 50}}))
+    with pytest.raises(DataError, match="its limit is 50, that of the record None"):
         records.pool(second, project)
     (second / "run.json").write_text(json.dumps(record | {"status": "failed"}))
     with pytest.raises(DataError, match="the run is failed"):

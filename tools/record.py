@@ -87,12 +87,11 @@ def record(folder: Path, root: Path) -> list[Path]:
 def pool(folder: Path, root: Path) -> list[Path]:
     """Add the rows of a run to what is kept of its profile, and judge all trainings together; the place written to.
 
-    Both must be finished runs of the profile as it stands, from other seeds and with equal parameters. The record says
-    of each run that joined it when, where and by which code it was made.
+    Both must be finished runs of the profile as it stands, from other seeds and with equal parameters; of lists (models
+    to train, values of a sweep) the run may have a part, and then adds rows of that part alone. The record says of each
+    run that joined it when, where and by which code it was made, and which lists were shorter.
     """
     run = _finished(folder)
-    if by_hand := run["set_by_hand"].keys() - {"seed"}:
-        raise DataError(f"{folder} cannot join a record: {', '.join(sorted(by_hand))} was set by hand")
     place = root / "papers" / run["slug"] / "results" / run["profile"]
     if not (place / "run.json").is_file():
         raise DataError(f"{folder} has nothing to join: nothing is recorded in {place.relative_to(root)}; record it")
@@ -100,9 +99,14 @@ def pool(folder: Path, root: Path) -> list[Path]:
     seeds = seeds_of(kept)
     if (seed := run["parameters"]["seed"]) in seeds:
         raise DataError(f"{folder} cannot join the record: seed {seed} is in it; it has {', '.join(map(str, seeds))}")
-    for name in {**kept["parameters"], **run["parameters"]}.keys() - {"seed"}:
+    shorter = {}
+    for name in sorted({**kept["parameters"], **run["parameters"]}.keys() - {"seed"}):
         ours, theirs = (each["parameters"].get(name) for each in (kept, run))
-        if ours != theirs:
+        if ours == theirs:
+            continue
+        if isinstance(ours, list) and isinstance(theirs, list) and all(value in ours for value in theirs):
+            shorter[name] = theirs
+        else:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
     tables = {}
     for name in ("results.csv", ITEMS):
@@ -116,6 +120,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
     if (written := place / "results.csv").stat().st_size > PACKED_ROWS:
         _pack(written, written.read_bytes())
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
+    facts |= {"shorter": shorter} if shorter else {}
     write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
     judge_again(place)
     return [place]
