@@ -259,7 +259,7 @@ def test_a_run_that_joined_a_record_is_not_counted_again_beside_it(runs, second,
 def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, project, tmp_path):
     for folder, models in ((runs[1], ["BERT", "UMS_BERT", "BERT+"]), (second, ["BERT"])):
         run = json.loads((folder / "run.json").read_text())
-        told = {"parameters": run["parameters"] | {"models": models}}
+        told = {"parameters": run["parameters"] | {"models": models, "workers": len(models)}}
         by_hand = {"set_by_hand": {"models": models}} if folder == second else {}
         (folder / "run.json").write_text(json.dumps(run | told | by_hand))
     place, _ = records.record(runs[1], project)

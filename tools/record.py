@@ -29,6 +29,8 @@ from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
 
+FREE = {"seed", "workers"}
+"""Parameters that runs of one record may differ in: no number depends on how many stages are made at once."""
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
 LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex", "encoders")
@@ -52,7 +54,7 @@ def record(folder: Path, root: Path) -> list[Path]:
     A folder that is such a record already is judged again.
     """
     run = _finished(folder)
-    if run["set_by_hand"].keys() - {"seed"}:
+    if run["set_by_hand"].keys() - FREE:
         return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
     place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
     if place.resolve() == folder.resolve():
@@ -100,7 +102,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
     if (seed := run["parameters"]["seed"]) in seeds:
         raise DataError(f"{folder} cannot join the record: seed {seed} is in it; it has {', '.join(map(str, seeds))}")
     shorter = {}
-    for name in sorted({**kept["parameters"], **run["parameters"]}.keys() - {"seed"}):
+    for name in sorted({**kept["parameters"], **run["parameters"]}.keys() - FREE):
         ours, theirs = (each["parameters"].get(name) for each in (kept, run))
         if ours == theirs:
             continue
