@@ -175,7 +175,8 @@ def coded(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
     """A number for each row, -1 where it is absent, and the values numbered so; those of categories are known."""
     import pandas as pd
 
-    return (column.cat.codes.to_numpy(), column.cat.categories) if column.dtype == "category" else pd.factorize(column)
+    found = pd.Categorical(column)
+    return found.codes, found.categories
 
 
 def _readable(value: Any, column: str) -> float | str:
