@@ -144,8 +144,9 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
         known = rows[[*places, *MEASURED]]
         known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
         both = pd.concat([known, floor[[*known]]])
-        beside = {"floor": _beside(both, len(known), keys), "paired": _beside(both, len(known), [*keys, "unit"])}
-        known = known.assign(**beside).dropna(subset=["floor"])
+        known = known.assign(
+            floor=_beside(both, len(known), keys), paired=_beside(both, len(known), [*keys, "unit"])
+        ).dropna(subset=["floor"])
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
