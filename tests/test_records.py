@@ -34,7 +34,7 @@ def recorded(groups, judged):
     return {group.slug: judged[group.name] for group in groups if group.runs}
 
 
-PLACE = re.compile(r"(?<![\w.])/(?:home|root|tmp|opt|Users)/\w")
+PLACE = re.compile(r"/(?<![\w.]/)(?:home|root|tmp|opt|Users)/\w")  # slash first: quick to look for
 
 
 @pytest.mark.parametrize("run", sorted(ROOT.glob("papers/*/results/*/run.json")), ids=lambda path: path.parts[-4])

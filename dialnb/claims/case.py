@@ -133,7 +133,7 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
 
 def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str]) -> Floor:
     """Hold the rows of a side against every floor, test set by test set."""
-    rows, floors = rows.assign(everything=""), floors.assign(everything="")
+    rows, floors = rows.assign(everything=0), floors.assign(everything=0)
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
@@ -143,8 +143,10 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
         places = [*keys, *REPEATED]
         known = rows[[*places, *MEASURED]]
         known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
-        known = known.assign(floor=_beside(known, floor, keys)).dropna(subset=["floor"])
-        known = known.assign(paired=_beside(known, floor, [*keys, "unit"]))
+        both = pd.concat([known, floor[[*known]]])
+        known = known.assign(
+            floor=_beside(both, len(known), keys), paired=_beside(both, len(known), [*keys, "unit"])
+        ).dropna(subset=["floor"])
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
@@ -159,10 +161,10 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
     return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
 
 
-def _beside(rows: DataFrame, floor: DataFrame, keys: list[str]) -> ndarray:
-    """For each row what a floor has on average where it was measured, NaN where it was not."""
-    place = numbers_of(pd.concat([rows[keys], floor[keys]]), keys)
-    return means_at(place[len(rows) :], floor["value"], len(place))[place[: len(rows)]]
+def _beside(both: DataFrame, count: int, keys: list[str]) -> ndarray:
+    """For each of the first rows what a floor, the others, has on average where it was measured, else NaN."""
+    place = numbers_of(both, keys)
+    return means_at(place[count:], both["value"].iloc[count:], len(place))[place[:count]]
 
 
 def _number(value: float) -> str:

@@ -61,7 +61,6 @@ class Comparer:
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}
         self.rows = select(results, {"table": [None, table.id]}) if "table" in results else results
         self.columns = {name: self.rows[name].to_numpy() for name in self.rows}  # quick to take cells from
-        self.asked: dict[str, np.ndarray] = {}
 
     def compare(self) -> Comparison:
         """All cells, of the printed rows first and then of the models that the paper does not have."""
@@ -105,30 +104,21 @@ class Comparer:
     def _estimates(self, labels: Labels) -> Estimates:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
-        of_model = self._matches({"model": where["model"]})
+        of_model = matches(self.rows, {"model": where["model"]})
         estimates = dict.fromkeys(self.table.columns, Estimate())
         for column in self.table.columns if of_model.any() else ():
-            found = of_model & self._matches({"column": column})
+            found = of_model & matches(self.rows, {"column": column})
             datasets = []
             if column in self.spec.get("columns", {}) and not found.any():
                 chosen = self.spec["columns"][column]
                 datasets = as_list((where | chosen).get("dataset", []))
-                found = self._matches(where) & self._matches(chosen)
-                of_each = (found & self._matches({"dataset": name}) for name in datasets)
+                found = matches(self.rows, where) & matches(self.rows, chosen)
+                of_each = (found & matches(self.rows, {"dataset": name}) for name in datasets)
                 found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
             if found.any():
                 rows = {name: values[found] for name, values in self.columns.items()}
                 estimates[column] = estimate(rows, tuple(self._stand_ins(rows, datasets)))
         return estimates
-
-    def _matches(self, where: Fields) -> np.ndarray:
-        """For every row whether it is selected; no selector is looked up twice."""
-        kept = np.ones(len(self.rows), bool)
-        for selector in where.items():
-            if (key := repr(selector)) not in self.asked:
-                self.asked[key] = matches(self.rows, dict([selector]))
-            kept &= self.asked[key]
-        return kept
 
     def _stand_ins(self, rows: Fields, datasets: list[str]) -> Iterator[str]:
         """What replaces the paper's encoder and data; nothing where both are the paper's."""

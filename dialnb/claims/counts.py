@@ -60,8 +60,8 @@ def measure(data: Dataset, entry: dict[str, Any]) -> int:
 def count_dataset(name: str, store: Store) -> Iterator[Count]:
     """The numbers of one dataset."""
     for entry in EXPECTED[name]:
-        ours = measure(load(name, entry.get("variant"), entry.get("split"), store), entry)
-        yield Count(name, entry["item"], ours, *printed(entry["printed"]), entry.get("remark", ""))
+        data = load(name, entry.get("variant"), entry.get("split"), store)  # held, so that the next shares its table
+        yield Count(name, entry["item"], measure(data, entry), *printed(entry["printed"]), entry.get("remark", ""))
 
 
 def count_todbert(store: Store) -> Iterator[Count]:
@@ -71,9 +71,10 @@ def count_todbert(store: Store) -> Iterator[Count]:
     ours = Counter()
     every = []
     for part in collection("todbert"):
+        dialogues = load(part.dataset, part.variant, store=store)
         sizes = {count.item: count for count in count_dataset(part.dataset, store)}
         clean, recorded = [], []
-        for dialogue in load(part.dataset, part.variant, store=store):
+        for dialogue in dialogues:
             texts = [" ".join(utterance.text.split()) for utterance in dialogue.utterances]
             clean.append([text for text in texts if text])
             recorded.append(tail_quirk(texts, dialogue.utterances[0].speaker == "system"))

@@ -14,7 +14,7 @@ from numpy import ndarray
 from pandas import DataFrame, Series
 from scipy.special import ndtri
 
-from dialnb.claims.papers import Fields, select
+from dialnb.claims.papers import Fields, coded, select
 from dialnb.claims.rows import check_unambiguous
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval, slope_interval
@@ -108,7 +108,7 @@ def numbers_of(frame: DataFrame, names: Sequence[str]) -> ndarray:
     """A number for each row, the same where all these columns are, in order of appearance; quicker than a grouping."""
     numbers = np.zeros(len(frame), np.int64)
     for name in names:
-        codes, values = pd.factorize(frame[name])
+        codes, values = coded(frame[name])
         numbers = pd.factorize(numbers * len(values) + codes)[0]
     return numbers
 
@@ -120,20 +120,21 @@ def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[DataFrame,
     whole = len(part) == len(own) * (numbers_of(part, REPEATED).max() + 1)
     found = []
     for group in [part] if whole else [part[cell == number] for number in own]:
-        table = _means(group).dropna(axis=1)
+        table, clusters = _means(group)
         if table.empty:
             raise Lacking("no test unit that every training was scored on")
-        clusters = group.drop_duplicates("unit").set_index("unit")["cluster"].reindex(table.columns)
         weight = (len(own) if whole else 1) / cells
-        found.append((table, clusters.to_numpy(), weight, float(group["variance"].mean())))
+        found.append((table, clusters, weight, float(group["variance"].mean())))
     return found
 
 
-def _means(group: DataFrame) -> DataFrame:
-    """Mean values [training, unit]."""
+def _means(group: DataFrame) -> tuple[DataFrame, ndarray]:
+    """Mean values [training, unit] of the units that every training was scored on, and their clusters."""
     (rows, trainings), (columns, units) = (pd.factorize(group[name], sort=True) for name in REPEATED)
-    means = means_at(rows * len(units) + columns, group["value"], len(trainings) * len(units))
-    return DataFrame(means.reshape(-1, len(units)), trainings, columns=units)
+    means = means_at(rows * len(units) + columns, group["value"], len(trainings) * len(units)).reshape(-1, len(units))
+    known = ~np.isnan(means).any(0)
+    clusters = group["cluster"].to_numpy()[np.unique(columns, return_index=True)[1]]
+    return DataFrame(means[:, known], trainings), clusters[known]
 
 
 def means_at(places: ndarray, values: Series, size: int) -> ndarray:

@@ -160,16 +160,23 @@ def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:
 def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
     """For every row whether `select` keeps it."""
     import numpy as np
-    import pandas as pd
 
     kept = np.ones(len(rows), bool)
     for column, wanted in where.items():
         if column not in rows:
             return np.zeros(len(rows), bool)
         named = {_readable(one, column) for one in as_list(wanted)}
-        codes, values = pd.factorize(rows[column], use_na_sentinel=False)
-        kept &= np.array([_readable(value, column) in named for value in values], bool)[codes]
+        codes, values = coded(rows[column])
+        kept &= np.array([_readable(value, column) in named for value in (*values, None)]).take(codes)  # absent: -1
     return kept
+
+
+def coded(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
+    """A number for each row, -1 where it is absent, and the values numbered so; those of categories are known."""
+    import pandas as pd
+
+    found = pd.Categorical(column)
+    return found.codes, found.categories
 
 
 def _readable(value: Any, column: str) -> float | str:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
-from dialnb.claims.papers import select
+from dialnb.claims.papers import matches
 from dialnb.data.sources import read_registry
 from dialnb.errors import DataError
 from dialnb.files import read_json
@@ -51,12 +51,12 @@ def prepared(rows: DataFrame) -> DataFrame:
         "variance": np.nan if scored else item_variances(rows),
         "unit": unit.fillna(0),
         "training": rows.get("train_seed", pd.Series(0, rows.index)).fillna(0),
-        "cluster": group.where(group.notna(), unit),
+        "cluster": pd.factorize(group.where(group.notna(), unit), sort=True)[0],
     }
     for name in rows:
         if name not in MEASURES:
-            texts = rows[name].astype(object).where(rows[name].notna(), "")
-            columns[name] = texts.astype("category")
+            codes, values = pd.factorize(rows[name], use_na_sentinel=False)
+            columns[name] = pd.Categorical(values.astype(object).where(values.notna(), ""))[codes]
     return rows.assign(**columns)
 
 
@@ -132,7 +132,7 @@ def leak_notes(rows: DataFrame) -> pd.Series:
     encoders = rows.get("encoder", notes).astype(object).fillna("")
     for entry in registry("leaks"):
         for where in entry.get("rows", ()):
-            touched = encoders[select(rows, where).index]
+            touched = encoders[matches(rows, where)]
             sentences = {name: leaks(str(name), entry["test"], weights) for name in touched.unique()}
             notes[touched.index] = touched.map(sentences)
     return notes

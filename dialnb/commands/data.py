@@ -41,11 +41,18 @@ def list_sources(bundled: bool, as_json: bool) -> None:
     rows = []
     for source in load_registry().values():
         licence = source.licence if as_json else textwrap.shorten(source.licence, 36, placeholder=" …")
-        row = {"name": source.name, "kind": source.kind, "availability": source.availability}
-        row["files"] = sum(file.verified for file in source.files)
-        row["MB"] = round(sum(file.size for file in source.files) / 1e6, 1)
-        row |= {"may be shared": MAY_SHARE[source.redistributable], "licence": licence}
-        rows.append(row | {"papers": by_paper(source.papers)})
+        rows.append(
+            {
+                "name": source.name,
+                "kind": source.kind,
+                "availability": source.availability,
+                "files": sum(file.verified for file in source.files),
+                "MB": round(sum(file.size for file in source.files) / 1e6, 1),
+                "may be shared": MAY_SHARE[source.redistributable],
+                "licence": licence,
+                "papers": by_paper(source.papers),
+            }
+        )
     show(rows, as_json)
 
 
@@ -177,10 +184,18 @@ def bundled_rows(index: Mapping[str, Fields]) -> list[Values]:
     rows = []
     for name, entry in index.items():
         for variant, part in entry["variants"].items():
-            row = {"name": f"bundled/{name}", "variant": variant, "records": part["record"], "rows": part["rows"]}
-            row["splits"] = ", ".join(f"{split} {count:,}" for split, count in part["splits"].items())
-            row |= {"utterances": part.get("utterances"), "licence": entry["licence"]}
-            rows.append(row | {"also": ", ".join(entry["derived"])})
+            rows.append(
+                {
+                    "name": f"bundled/{name}",
+                    "variant": variant,
+                    "records": part["record"],
+                    "rows": part["rows"],
+                    "splits": ", ".join(f"{split} {count:,}" for split, count in part["splits"].items()),
+                    "utterances": part.get("utterances"),
+                    "licence": entry["licence"],
+                    "also": ", ".join(entry["derived"]),
+                }
+            )
     return rows
 
 

@@ -47,8 +47,9 @@ def _members(path: Path, patterns: tuple[str, ...], strip_top: bool) -> Iterator
         for name, size, read in (_zip_members if zipfile.is_zipfile(path) else _tar_members)(path):
             unpacked += size
             if unpacked > limit:
-                problem = f"at least {unpacked:,} bytes, more than the {limit:,} allowed"
-                raise DataError(f"{path} unpacks to {problem}; it is refused")
+                raise DataError(
+                    f"{path} unpacks to at least {unpacked:,} bytes, more than the {limit:,} allowed; it is refused"
+                )
             short = name.partition("/")[2] if strip_top else name
             if any(fnmatchcase(short, pattern) for pattern in patterns):
                 yield short, read()

@@ -92,8 +92,9 @@ def stored(name: str, variant: str) -> Table:
     except lzma.LZMAError:
         data = b""
     if digest_of(data) != entry["sha256"]:
-        problem = "is damaged (its sha256 is not that of bundle.json): reinstall"
-        raise DataError(f"the bundled file {entry['file']} {problem}")
+        raise DataError(
+            f"the bundled file {entry['file']} is damaged (its sha256 is not that of bundle.json): reinstall"
+        )
     before = 0
     for key, part in entry["variants"].items():
         if key == variant:

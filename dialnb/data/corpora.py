@@ -99,8 +99,9 @@ def read_corpus(path: str | Path) -> list[Conversation]:
                 corpus, paired, *utterances = json.loads(line)
                 found.append(Conversation(corpus, tuple(utterances), bool(paired)))
     except (lzma.LZMAError, EOFError, ValueError) as error:
-        problem = "this is not a dialogue corpus made by 'dialnb corpus'"
-        raise DataError(f"{path}, line {len(found) + 1}: {problem}: {error}") from error
+        raise DataError(
+            f"{path}, line {len(found) + 1}: this is not a dialogue corpus made by 'dialnb corpus': {error}"
+        ) from error
     if not found:
         raise DataError(f"{path} holds no dialogues")
     return found

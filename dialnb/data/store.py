@@ -83,8 +83,9 @@ class Store:
             elif folder.is_dir():
                 self.mirror_folders.append(folder)
             else:
-                problem = "is neither a folder nor an http(s) address; check DIALNB_MIRROR"
-                raise DataError(f"the mirror {str(folder)!r} {problem}")
+                raise DataError(
+                    f"the mirror {str(folder)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
+                )
 
     @property
     def tokens(self) -> Path:

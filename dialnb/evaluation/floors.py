@@ -87,13 +87,16 @@ class Lexical:
         """Counts as vectors of what is asked for."""
         return self.documents(counts) if self.weighting == "TF-IDF" else counts
 
-    def encode(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right", **_: Any) -> Any:
+    def encode(self, texts: Sequence[str], **reading: Any) -> sparse.csr_matrix:
         """Vectors of texts [n, vocabulary], as an encoder gives them, but sparse."""
-        return self.documents(self.counts(list(self.encoder.tokenize(list(texts), max_length, truncate))))
+        return self.documents(self._counted(texts, **reading))
 
-    def asking(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right", **_: Any) -> Any:
+    def asking(self, texts: Sequence[str], **reading: Any) -> sparse.csr_matrix:
         """Vectors of queries; those of BM25 are other ones than its vectors of texts."""
-        return self.queries(self.counts(list(self.encoder.tokenize(list(texts), max_length, truncate))))
+        return self.queries(self._counted(texts, **reading))
+
+    def _counted(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right", **_: Any) -> Any:
+        return self.counts(list(self.encoder.tokenize(list(texts), max_length, truncate)))
 
 
 def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: int):

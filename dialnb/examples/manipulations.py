@@ -21,7 +21,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.random import Generator
 
-from dialnb.data.records import SelectionGroup
+from dialnb.data.records import SelectionGroup, conversation_of
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
 from dialnb.tokens import Numbers, Tokens, joined, offsets_of
@@ -302,7 +302,7 @@ def manipulation_examples(
     contexts, columns = [], []
     for group in groups:
         context = tuple(texts[text] for text in group.context)
-        conversation = conversations[group.id.partition("#")[0]]
+        conversation = conversations[conversation_of(group)]
         for response, label in zip(group.candidates, group.labels, strict=True):
             contexts.append(context)
             columns.append((texts[response], label, conversation))

@@ -87,13 +87,14 @@ def matching(dialogue: Dialogue, seed: int) -> Styler:
     for group in build_groups(sessions, 2, seed)[: len(dialogue.utterances)][-3:]:
         before, after = nearest_turns(group)
         right, *wrong = group.candidates
-        row = {
-            "said before": " … ".join(before[::-1]),
-            "response": right,
-            "said after": " … ".join(after),
-            "wrong responses": " / ".join(wrong),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "said before": " … ".join(before[::-1]),
+                "response": right,
+                "said after": " … ".join(after),
+                "wrong responses": " / ".join(wrong),
+            }
+        )
     return table(DataFrame(rows), "DialogueCSE: the turns around a response tell it from others")
 
 

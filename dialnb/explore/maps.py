@@ -55,9 +55,7 @@ class SpaceMap:
         place = self.data["projection"]
         if self.data["panel"].nunique() > 1:
             place = self.data["panel"] + ", " + place
-        rows = []
-        for colour in self.colours:
-            rows.append(self.data.assign(place=place, row=f"by {colour}", label=self.data[colour]))
+        rows = [self.data.assign(place=place, row=f"by {by}", label=self.data[by]) for by in self.colours]
         data = concat(rows, ignore_index=True)
         return plots.projection_panels(data, panels="place", rows="row", circles=(OWN,), title=self.title)
 

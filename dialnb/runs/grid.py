@@ -92,16 +92,11 @@ class Model:
     @property
     def printed(self) -> TrainingSettings:
         """The settings of the paper, of a model that is trained."""
-        return recipe_of(self.recipe).settings
+        return get_recipe(self.recipe).settings
 
 
 Models = Mapping[str, Model]
 """Models by the names of their rows."""
-
-
-def recipe_of(recipe: str | Recipe | PretrainingRecipe) -> Recipe | PretrainingRecipe:
-    """The recipe of a name, or one that was given as it is."""
-    return get_recipe(recipe) if isinstance(recipe, str) else recipe
 
 
 class Trained(UserDict):
@@ -151,9 +146,16 @@ class Trained(UserDict):
             epochs = max(model.printed.epochs, model.settings.get("epochs") or 0)
             steps = max(facts.steps, round(epochs * last["step"] / last["epoch"]))
             seconds = facts.seconds / (facts.steps - facts.resumed_at or float("nan"))  # since it was interrupted
-            took = {"model": name, "steps": facts.steps, "minutes": facts.steps * seconds / 60}
-            took |= {"GPU memory (GB)": facts.peak_memory_gb, "printed steps": steps}
-            rows.append(took | {"projected hours": steps * seconds / 3600})
+            rows.append(
+                {
+                    "model": name,
+                    "steps": facts.steps,
+                    "minutes": facts.steps * seconds / 60,
+                    "GPU memory (GB)": facts.peak_memory_gb,
+                    "printed steps": steps,
+                    "projected hours": steps * seconds / 3600,
+                }
+            )
         return DataFrame(rows).round(3)
 
     def of_seed(self, name: str) -> dict[int, Values]:
@@ -216,7 +218,7 @@ def train_model(
         kept["epochs"] = {int(path.name): load_encoder(path) for path in places}
     if rows := read_json(folder / "watched.json"):  # none where no epoch came to its end
         kept["watched"] = DataFrame(rows)
-    if heads := recipe_of(recipe).kept_heads:
+    if heads := get_recipe(recipe).kept_heads:
         kept["layers"] = {}
         for name in heads:
             layer = getattr(made.objective, name, None)

@@ -144,9 +144,7 @@ def _decode(body: Any, folder: Path) -> Any:
 
 def _frame(names: list, dtypes: list[str], columns: list[list], index: list | None) -> DataFrame:
     series = [pd.Series(values, dtype=dtype) for values, dtype in zip(columns, dtypes, strict=True)]
-    frame = pd.concat(series, axis=1) if series else DataFrame()
-    if series:
-        frame.columns = names
+    frame = pd.concat(series, axis=1, keys=names) if series else DataFrame()
     if index is not None:
         frame.index = index
     return frame

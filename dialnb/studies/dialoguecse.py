@@ -226,7 +226,8 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
         given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
         given["labels"] = {"model": recipe}
         if corpus.name == "MDC":
-            given["watch"] = Watch(retrieval, {"queries": corpus.dev}, best="MAP", last=True)
+            inputs = {"records": TestSet(corpus.dev), "dataset": "dev", "limit": None}
+            given["watch"] = Watch(score, inputs, best="MAP", last=True)
         elif len(corpus.dev):
             given["watch"] = Watch(agreement, {"pairs": corpus.dev}, best="Corr", last=True)
     options |= changes.pop("options", {})
@@ -303,11 +304,6 @@ def score(
     elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
     notes = WORDS_INSTEAD if how == "words" else "", records.instead, elsewhere
     return rows.assign(substitute="; ".join(filter(None, notes)))
-
-
-def retrieval(encoder: Encoder, queries: Queries) -> DataFrame:
-    """MAP and MRR of development queries."""
-    return score(encoder, TestSet(queries), "dev", limit=None)
 
 
 def chance(

@@ -27,7 +27,7 @@ from dialnb.evaluation import (
 )
 from dialnb.evaluation.actions import majority_rows
 from dialnb.evaluation.bundled import train_and_test
-from dialnb.evaluation.diaeval import act_names, dialogues_of
+from dialnb.evaluation.diaeval import act_names, asked_lists, dialogues_of
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
 from dialnb.examples.pairs import enough_words
@@ -113,7 +113,7 @@ def candidates_of(
     groups: Limit,
 ) -> DataFrame:
     """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
-    chosen, once = thin(records.filter(split=("dev", "test")), groups), EncodeOnce(encoder)
+    chosen, once = asked_lists(records, groups), EncodeOnce(encoder)
     return stacked(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
 
 

@@ -257,13 +257,14 @@ def right_and_adversary(scorer: Scorer, asked: Groups, seed: int) -> DataFrame:
     made = build_adversarial(asked, seed)
     rows = []
     for entry, group, scores in zip(made.index, made.groups, scorer(made.groups), strict=True):
-        row = {
-            "item": entry.dialogue,
-            "utterance": entry.utterance,
-            "response": scores[group.labels.index(1)],
-            "adversary": scores[entry.candidate],
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "item": entry.dialogue,
+                "utterance": entry.utterance,
+                "response": scores[group.labels.index(1)],
+                "adversary": scores[entry.candidate],
+            }
+        )
     return DataFrame(rows)
 
 

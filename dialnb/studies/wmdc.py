@@ -94,15 +94,17 @@ def count_corpora(
         every += frequencies
         if label in NAMED["corpora"]:
             nine += frequencies
-        size = {
-            "corpus": label,
-            "dialogues": len(said),
-            "utterances": sum(map(len, said)),
-            "exchanges": part.column("utterances.speaker").count("user"),
-            "domains": len({re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}),  # SGD numbers them
-            "distinct": len(frequencies),
-        }
-        sizes.append(size)
+        domains = {re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}  # SGD numbers them
+        sizes.append(
+            {
+                "corpus": label,
+                "dialogues": len(said),
+                "utterances": sum(map(len, said)),
+                "exchanges": part.column("utterances.speaker").count("user"),
+                "domains": len(domains),
+                "distinct": len(frequencies),
+            }
+        )
         curves.append(share_curve(frequencies).assign(corpus=label))
         dialogues += said
     curves.append(share_curve(every).assign(corpus=WHOLE))

@@ -324,10 +324,12 @@ SHORT = {"SimCSE": "SimCSE-unsup", "DialogueCSE": "DialogueCSE I2", "Siamese": "
 """Names that people type."""
 
 
-def get_recipe(name: str) -> Recipe:
-    """Look a recipe up by its name or its short name."""
-    check_known("recipe", name, [*RECIPES, *SHORT])
-    return RECIPES[SHORT.get(name, name)]
+def get_recipe(recipe: str | Recipe) -> Recipe:
+    """Look a recipe up by its name or its short name; one that is given stays as it is."""
+    if not isinstance(recipe, str):
+        return recipe
+    check_known("recipe", recipe, [*RECIPES, *SHORT])
+    return RECIPES[SHORT.get(recipe, recipe)]
 
 
 def scaled(settings: TrainingSettings, **changes) -> TrainingSettings:
@@ -355,7 +357,7 @@ def fit(
     ``options`` go to examples and objective (``{"temperature": 0.1}``, ``{"loss": my_loss}``), ``training`` to
     the loop.
     """
-    recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
+    recipe = get_recipe(recipe)
     settings, options = settings or recipe.settings, dict(options or {})
     model = recipe.prepare(encoder, **_known(recipe.prepare, options | {"seed": settings.seed}))
     encoder = getattr(model, "encoder", model)

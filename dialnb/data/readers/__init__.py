@@ -23,7 +23,7 @@ import io
 import json
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename
@@ -137,6 +137,14 @@ class Files:
             if len(row) != len(header):
                 raise ValueError(f"{len(row)} columns, expected {len(header)}")
             yield dict(zip(header, row))
+
+
+def ending_so(found: Mapping[str, bytes], archive: str, end: str) -> tuple[str, bytes]:
+    """Name and bytes of the member of an archive, one of those found in it, whose name ends so."""
+    for name, data in found.items():
+        if name.endswith(end):
+            return name, data
+    raise DataError(f"{archive} should hold {end}; it has: {', '.join(list(found)[:10])}")
 
 
 def _matches(name: str, pattern: str) -> bool:

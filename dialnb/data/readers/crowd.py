@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from dialnb.data.readers import SPEAKERS, SPLITS, TRAIN_DEV_TEST, Files, Records, in_turn, reader, unique
+from dialnb.data.readers import SPEAKERS, SPLITS, TRAIN_DEV_TEST, Files, Records, ending_so, in_turn, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
-from dialnb.errors import DataError
 
 ACT = re.compile(r"\s*(\w+)\s*\((.*)\)?\s*", re.DOTALL)
 
@@ -151,10 +150,7 @@ def read_kvret(files: Files, variant: str) -> Records:
     archive = "kvret_dataset_public.zip"
     members = dict(files.matching("*_public.json", archive))
     for split in TRAIN_DEV_TEST:
-        file = next((name for name in members if name.endswith(f"kvret_{split}_public.json")), None)
-        if file is None:
-            raise DataError(f"{archive} should hold kvret_{split}_public.json; it has: {', '.join(members)}")
-        for item in files.items(file, members[file]):
+        for item in files.items(*ending_so(members, archive, f"kvret_{split}_public.json")):
             scenario = item["scenario"]
             turns = [(turn["turn"], turn["data"]["utterance"]) for turn in item["dialogue"]]
             utterances = tuple(Utterance(SPEAKERS[speaker], text) for speaker, text in turns)

@@ -75,10 +75,9 @@ def read_snips(files: Files, variant: str) -> Records:
     of the papers), "dse" those files re-split 90:10 per class (1,446 test rows by the rule, where DSE prints 1,447)."""
     if variant == "slots":
         yield from read_slot_filling(files, "data/snips")
-    elif variant == "original":
-        yield from read_snips_json(files)
-    else:
-        yield from head_and_tail(read_snips_json(files), 90)
+        return
+    rows = read_snips_json(files)
+    yield from rows if variant == "original" else head_and_tail(rows, 90)
 
 
 def read_snips_json(files: Files) -> Records:

@@ -51,8 +51,9 @@ def in_tens(rows: Iterable[Row]) -> Iterator[list[Row]]:
             raise DataError(f"{first.place}: the last group has {len(group)} candidates, expected {CANDIDATES}")
         for row in group:
             if row.context != first.context:
-                expected = f"expected groups of {CANDIDATES} rows"
-                raise DataError(f"{row.place}: another context than {first.place}, {expected}")
+                raise DataError(
+                    f"{row.place}: another context than {first.place}, expected groups of {CANDIDATES} rows"
+                )
         yield group
 
 
@@ -87,10 +88,8 @@ def read_corpus(files: Files, names: Texts, tens: Texts, positive_first: bool) -
     for name, data in files.find(*names, official=names == OFFICIAL):
         split = SPLITS[basename(name).partition(".")[0]]
         rows = selection_rows(files, name, data)
-        if split in tens:
-            yield from selection_groups(in_tens(rows), split, positive_first)
-        else:
-            yield from selection_groups(in_runs(rows), split, False)
+        groups = in_tens(rows) if split in tens else in_runs(rows)
+        yield from selection_groups(groups, split, positive_first and split in tens)
 
 
 @reader("Ubuntu-V1")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, Records, reader, unique
+from dialnb.data.readers import SPLITS, Files, Records, ending_so, reader, unique
 from dialnb.data.readers.spans import token_slot
 from dialnb.data.records import Dialogue, Slot, Slots, Texts, Utterance
 from dialnb.errors import DataError
@@ -87,8 +87,10 @@ def _official_multiwoz(files: Files) -> Records:
     for split, stem in (("dev", "valListFile"), ("test", "testListFile")):
         listed = found.get(f"{stem}.txt", found.get(f"{stem}.json"))
         if listed is None or "data.json" not in found:
-            wanted = "MultiWOZ_2.1.zip should hold data.json, valListFile and testListFile"
-            raise DataError(f"{wanted}; it has {', '.join(sorted(found))}")
+            raise DataError(
+                "MultiWOZ_2.1.zip should hold data.json, valListFile and testListFile; "
+                f"it has {', '.join(sorted(found))}"
+            )
         splits |= dict.fromkeys(listed.decode().split(), split)
     acts = files.json("system_acts.json", found.get("system_acts.json", b"{}"))
     yield from _multiwoz(files.items("data.json", found["data.json"]), splits, "train", acts)
@@ -218,9 +220,6 @@ def _official_dstc2(files: Files) -> Records:
     for archive, splits in (("dstc2_traindev.tar.gz", ("train", "dev")), ("dstc2_test.tar.gz", ("test",))):
         found = dict(files.matching("*", archive))
         for split in splits:
-            listing = next((name for name in found if name.endswith(f"dstc2_{split}.flist")), None)
-            if listing is None:
-                raise DataError(f"{archive} should hold a list of sessions named dstc2_{split}.flist")
-            for line in files.lines(listing, found[listing]):
+            for line in files.lines(*ending_so(found, archive, f"dstc2_{split}.flist")):
                 folder = f"data/{line.strip()}"
                 yield Dialogue(basename(folder), tuple(read_session(files, found, folder)), ("restaurant",), split)
