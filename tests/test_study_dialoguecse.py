@@ -272,8 +272,9 @@ def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(c
         None,
     )
     assert adapted["options"] == {"sentences": None, "head_steps": 300}
-    chosen = dialoguecse.model("DialogueCSE I1", s, toy(corpus, dev=[ScoredPair("a", "b", 1.0)]))
-    assert chosen.watch.best == "Corr" and chosen.watch.last and chosen.start == "BERT(adapt), SGD"
+    watch = Watch(best="Corr")
+    chosen = dialoguecse.model("DialogueCSE I1", s, toy(corpus, watch=watch))
+    assert chosen.watch is watch and chosen.start == "BERT(adapt), SGD"
 
 
 def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus):
@@ -288,18 +289,15 @@ def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(c
         assert same.learning_rate == 1e-4, recipe
 
 
-def test_mdc_has_rates_of_its_own_and_the_epoch_that_retrieves_best(corpus):
+def test_mdc_has_rates_of_its_own(corpus):
     own = {"mdc_learning_rate": 3e-5, "mdc_siamese_s_learning_rate": None, "mdc_siamese_m_learning_rate": 1e-5}
     s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4, **own)
-    queries = [RetrievalQuery(0, "a", (1,), (2,)), RetrievalQuery(1, "b", (), ()), RetrievalQuery(2, "c", (), ())]
-    mdc = replace(toy(corpus, dev=queries), name="MDC")
+    mdc = replace(toy(corpus), name="MDC")
     rates = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 1e-5}
     for recipe in dialoguecse.MATCHING:
         made = dialoguecse.model(recipe, s, mdc)
         rate = rates.get(recipe.partition(",")[0], 3e-5)
         assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
-        seen = made.watch.evaluate(tiny.encoder(), **made.watch.inputs)
-        assert set(seen["metric"]) == {"MAP", "MRR"} and made.watch.best == "MAP" and set(seen["protocol"]) == {"paper"}
 
 
 @pytest.mark.mirror
@@ -307,8 +305,13 @@ def test_no_sentence_that_chooses_the_epoch_of_mdc_is_tested(mirror, roots, monk
     monkeypatch.setenv("DIALNB_MIRROR", os.pathsep.join(map(str, roots)))
     run = fake_run("gpu")
     asked = {query.text for query in dialoguecse.tests(run, "MDC")["MDC"].queries}
-    chosen = {query.text for query in dialoguecse.corpus(run, "MDC").dev}
-    assert len(asked) == len(chosen) == 2000 and not asked & chosen
+    watch = dialoguecse.corpus(run, "MDC").watch
+    chosen = {query.text for query in watch.inputs["records"].queries}
+    assert len(asked) == len(chosen) == 2000 and not asked & chosen and watch.best == "MAP" and watch.last
+    seen = watch.evaluate(tiny.encoder(), **watch.inputs)
+    assert list(seen["metric"]) == ["MAP", "MRR"] and set(seen["protocol"]) == {"paper"}
+    paired = dialoguecse.corpus(run, "ECD").watch
+    assert paired.best == "Corr" and paired.last and len(paired.inputs["pairs"]) == 500
 
 
 def test_one_chinese_encoder_from_scratch_serves_all_seeds(corpus):

@@ -180,6 +180,7 @@ def test_the_command_prints_every_task_beside_the_papers_rows(tmp_path, capsys):
         summary.loc[("UbuntuIRC", "Top-3"), "n"] == 4 and ("CI-ToD", "Accuracy of the majority label") in summary.index
     )
     assert len(summary) == 2 + 2 + 4
+    assert diaeval.diaeval_summary(top.head(1))["±"].isna().all(), "one group has no interval, and no warning"
     compared = compare_table("wmdc", "T4", rows.assign(model="mine")).rows.query("model == 'mine'")
     assert (compared["status"] == "substitute").all() and (compared["seeds"] == 4).all()
 

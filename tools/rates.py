@@ -107,11 +107,12 @@ def matching(profile: str, overrides: dict, steps: int, rates: list[float] | Non
     corpus = dialoguecse.corpus(run, name)
     looks = {} if name == "MDC" else {"watch": None}
     if name == "ECD":
-        task = Task("dev", agreement_of, {name: corpus.dev})
+        task = Task("dev", agreement_of, {name: corpus.watch.inputs["pairs"]})
     else:
         spoken, act = load("bundled/SGD", split="dev"), dialoguecse.REBUILT[name]
-        queries = corpus.dev or dialoguecse.rebuild(spoken, run.settings.queries, act)
-        task = Task("dev", dialoguecse.score, {name: dialoguecse.TestSet(queries, corpus=name)}, {"limit": None})
+        rebuilt = dialoguecse.TestSet(dialoguecse.rebuild(spoken, run.settings.queries, act), corpus=name)
+        data = corpus.watch.inputs["records"] if corpus.watch else rebuilt
+        task = Task("dev", dialoguecse.score, {name: data}, {"limit": None})
     models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
     models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)
     for recipe, usual in MATCHING.items():

@@ -52,10 +52,9 @@ class Comparer:
     """The rules of one table: its selectors, its stand-ins, its averages and its reasons."""
 
     def __init__(self, slug: str, table: Table, results: DataFrame, not_run: Any) -> None:
-        results = prepared(results)
         self.slug = slug
         self.table = table
-        self.results = results
+        self.results = results = prepared(results)
         self.not_run = list(not_run)
         self.encoders = load_cells(slug).get("encoders", [])
         self.spec = load_cells(slug).get("tables", {}).get(table.id) or {}

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
-from pandas import DataFrame, Series
+from pandas import DataFrame
 
 from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
-from dialnb.evaluation.intervals import mean_interval
+from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.linear import probe_texts
 from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, stacked, top_accuracy
 from dialnb.evaluation.sampling import item_groups
@@ -264,11 +264,6 @@ def diaeval_summary(rows: DataFrame) -> DataFrame:
     """One line for each score: task, dataset, metric, value ± 95 % interval over groups of test dialogues, items."""
     rows = printed_rows(rows)
     named = rows["metric"].mask(rows["protocol"] == "floor", rows["metric"] + " of the majority label")
-
-    def half(values: Series) -> float:
-        found = mean_interval(values.to_numpy())
-        return (found.high - found.low) / 2
-
     scores = rows.assign(metric=named).groupby(["task", "dataset", "metric"], sort=False)
-    table = scores.agg(**{"value": ("value", "mean"), "±": ("value", half), "n": ("n", "max")})
-    return table.replace(np.inf, np.nan).round(2).reset_index()
+    table = scores.agg(**{"value": ("value", "mean"), "±": ("value", student_half), "n": ("n", "max")})
+    return table.round(2).reset_index()

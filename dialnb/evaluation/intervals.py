@@ -153,8 +153,10 @@ def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
 
 
 def student_half(values: ndarray, level: float = 0.95) -> float:
-    """Half the length of Student's t interval of the mean of independent values."""
+    """Half the length of Student's t interval of the mean of independent values; no number for one value."""
     values = np.asarray(values, np.float64)
+    if len(values) < 2:
+        return nan
     quantile = float(stdtrit(len(values) - 1, (1 + level) / 2))
     return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))
 

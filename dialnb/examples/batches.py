@@ -25,16 +25,8 @@ class Batch:
     arrays: dict[str, ndarray] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def length(self) -> int:
-        """Its tokens."""
-        return sum(len(tokens.ids) for tokens in self.tokens.values())
-
     def tensor(self, name: str, device: torch.device) -> torch.Tensor:
-        there = torch.from_numpy(np.ascontiguousarray(self.arrays[name]))
-        if device.type == "cuda":
-            there = there.pin_memory()  # or the copy may wait for all that the device was told before
-        return there.to(device, non_blocking=True)
+        return torch.from_numpy(np.ascontiguousarray(self.arrays[name])).to(device, non_blocking=True)
 
 
 class Examples(Protocol):

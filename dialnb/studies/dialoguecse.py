@@ -54,7 +54,7 @@ class Corpus:
     dialogues: Sessions | Lacking
     text: Sentences
     before: Sentences | None = None
-    dev: Sequence[ScoredPair] | Queries = ()
+    watch: Watch | None = None
 
     @property
     def is_there(self) -> bool:
@@ -95,8 +95,12 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
         parts = [part.filter(split="train") for part in parts] if name == "SGD" else parts
         dialogues = Lacking(lacking[0]) if lacking else Sessions(parts, 0, s["dialogues"])
         before = Sentences([load("bundled/dialogues", split="train")], parts)
-        dev = rebuilt(run, name, s, besides=rebuilt(run, name, s)) if name == "MDC" and not lacking else ()
-        return Corpus(name, dialogues, Sentences(parts), before, dev)
+        watch = None
+        if name == "MDC" and not lacking:
+            queries = rebuilt(run, name, s, besides=rebuilt(run, name, s))
+            inputs = {"records": TestSet(queries), "dataset": "dev", "limit": None}
+            watch = Watch(score, inputs, "MAP", last=True)
+        return Corpus(name, dialogues, Sentences(parts), before, watch)
     complete = list(run.data("ECD complete", SLUG).values())
     dialogues = Lacking(lacking[0]) if lacking and not complete else Sessions(complete or parts, 4, s["dialogues"])
     if s["data"] == "bundled":
@@ -105,8 +109,10 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
         text = [*complete, *(load(part.dataset, part.variant, part.split) for part in collection("chinese"))]
     before = Sentences(text, parts)
     made_here = not s["chinese_encoder"] or s["raw_start"] != AS_IT_COMES
-    own = Sentences(complete or parts) if made_here and parts else Sentences(text)
-    return Corpus(name, dialogues, own, before, released(run, "ECD", "pairs", "dev"))
+    own = Sentences((complete or parts) if made_here and parts else text)
+    pairs = released(run, "ECD", "pairs", "dev")
+    watch = Watch(agreement, {"pairs": pairs}, "Corr", last=True) if pairs else None
+    return Corpus(name, dialogues, own, before, watch)
 
 
 def released(run, name: str, kind: str, split: str) -> Dataset | list:
@@ -138,7 +144,7 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
 def rebuilt(run, name: str, s: Fields, besides: Queries = ()) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run;
     ``besides`` it, a second one of other sentences, to choose by."""
-    records = load("MDC") if name == "MDC" else load("bundled/SGD", split="test")
+    records = load(*NAMED["rebuilt from"][name])
     title = f"rebuild the {'development' if besides else 'retrieval'} set of {name}"
     return run.stage(title, rebuild, records=records, size=s["queries"], act=REBUILT[name], besides=besides)
 
@@ -223,13 +229,13 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
         own = NAMED["rates"].get(recipe, "learning_rate")
         rate = (corpus.name == "MDC" and s[f"mdc_{own}"]) or s[own] or s["learning_rate"]
         settings = {"epochs": s["epochs"], "learning_rate": rate, "freeze": -2}
-        given = {"data": corpus.dialogues, "start": f"BERT(adapt), {corpus.name}", "settings": settings}
-        given["labels"] = {"model": recipe}
-        if corpus.name == "MDC":
-            inputs = {"records": TestSet(corpus.dev), "dataset": "dev", "limit": None}
-            given["watch"] = Watch(score, inputs, best="MAP", last=True)
-        elif len(corpus.dev):
-            given["watch"] = Watch(agreement, {"pairs": corpus.dev}, best="Corr", last=True)
+        given = {
+            "data": corpus.dialogues,
+            "start": f"BERT(adapt), {corpus.name}",
+            "settings": settings,
+            "labels": {"model": recipe},
+            "watch": corpus.watch,
+        }
     options |= changes.pop("options", {})
     return Model(recipe, options=options, **given | changes)
 
@@ -262,8 +268,6 @@ def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model
 
 def thinned(queries: Queries, limit: Limit) -> Queries:
     """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
-    if limit is None or limit >= len(queries):
-        return queries
     asked = {query.id: query for query in thin(queries, limit)}
     needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
     return [

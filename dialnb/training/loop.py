@@ -265,10 +265,9 @@ class _Run:
         try:
             with Ahead(self.build, first, self.total) as ahead, self.interrupts, ExitStack() as entered:
                 for step in range(first, self.total):
-                    chunks = ahead.get()
-                    if step == first and sum(chunk.length for chunk in chunks) <= SMALL:
+                    self._step(step, ahead.get(), bar)
+                    if step == first and self.tokens_seen <= SMALL:
                         entered.enter_context(going_first(self.encoder))
-                    self._step(step, chunks, bar)
         finally:
             bar.close()
             self._leave_training()
@@ -287,7 +286,7 @@ class _Run:
         self.update(step)
         for chunk in chunks:
             self.examples_seen += chunk.size * self.world
-            self.tokens_seen += chunk.length * self.world
+            self.tokens_seen += sum(len(tokens.ids) for tokens in chunk.tokens.values()) * self.world
         done = step + 1
         last, look = done == self.total, done % self.interval == 0
         stop = self.interrupts.seen if self.world == 1 else self.stop

@@ -204,15 +204,11 @@ class ReplacedTokenDetection(Objective):
         places, labels = _masked(batch, packed)
         logits = self.word_head(states[places], encoder.transformer.get_input_embeddings().weight)
         original = packed.ids.index_copy(0, places, labels)
-        corrupted = original.index_copy(0, places, _drawn(logits.detach()))
+        drawn = nn.functional.gumbel_softmax(logits.detach().float()).argmax(-1)  # without a wait for the device
+        corrupted = original.index_copy(0, places, drawn)
         found = encoder.states(replace(packed, ids=corrupted))
         scores = self.detector(found.to(self.detector[0].weight.dtype)).squeeze(-1)
         return logits, labels, scores, (corrupted != original).to(scores.dtype)
-
-
-def _drawn(logits: Tensor) -> Tensor:
-    """One of each row by its probability (Gumbel's way: ``multinomial`` would wait for the device)."""
-    return (logits - torch.empty_like(logits, dtype=torch.float32).exponential_().log()).argmax(-1)
 
 
 # --- UMS and DialogueCSE ----------------------------------------------------------------------------------------------
