@@ -109,10 +109,10 @@ def matching(profile: str, overrides: dict, steps: int, rates: list[float] | Non
     if name == "ECD":
         task = Task("dev", agreement_of, {name: corpus.watch.inputs["pairs"]})
     else:
-        spoken, act = load("bundled/SGD", split="dev"), dialoguecse.REBUILT[name]
-        rebuilt = dialoguecse.TestSet(dialoguecse.rebuild(spoken, run.settings.queries, act), corpus=name)
-        data = corpus.watch.inputs["records"] if corpus.watch else rebuilt
-        task = Task("dev", dialoguecse.score, {name: data}, {"limit": None})
+        spoken, act = load("bundled/SGD", split="dev"), dialoguecse.REBUILT["SGD"]
+        records = corpus.watch and corpus.watch.inputs["records"]
+        records = records or dialoguecse.TestSet(dialoguecse.rebuild(spoken, run.settings.queries, act), corpus=name)
+        task = Task("dev", dialoguecse.score, {name: records}, {"limit": None})
     models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
     models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)
     for recipe, usual in MATCHING.items():
