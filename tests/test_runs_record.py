@@ -285,6 +285,13 @@ def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, p
     (second / "run.json").write_text(json.dumps(record | {"parameters": record["parameters"] | {"limit": 50}}))
     with pytest.raises(DataError, match="its limit is 50, that of the record None"):
         records.pool(second, project)
+    kept = project / "papers/ums/results/gpu/run.json"
+    told = json.loads(kept.read_text())
+    kept.write_text(json.dumps(told | {"parameters": told["parameters"] | {"rates": [1e-5, 3e-5]}}))
+    (second / "run.json").write_text(json.dumps(record | {"parameters": record["parameters"] | {"rates": [1e-5]}}))
+    with pytest.raises(DataError, match="its rates is"):  # among which others are chosen
+        records.pool(second, project)
+    kept.write_text(json.dumps(told))
     (second / "run.json").write_text(json.dumps(record | {"status": "failed"}))
     with pytest.raises(DataError, match="the run is failed"):
         records.pool(second, project)

@@ -31,6 +31,9 @@ from tools.digest import digest
 
 FREE = {"seed", "workers"}
 """Parameters that runs of one record may differ in: no number depends on how many stages are made at once."""
+PARTS = {"models", "subsets", "sentence_encoders", "temperatures", "negative_counts", "turn_counts"}
+PARTS |= {"dialogue_counts", "sides", "freezes"}
+"""Lists of which a run may have a part: every value makes rows of its own, and no other row depends on it."""
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
 LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex", "encoders")
@@ -89,9 +92,9 @@ def record(folder: Path, root: Path) -> list[Path]:
 def pool(folder: Path, root: Path) -> list[Path]:
     """Add the rows of a run to what is kept of its profile, and judge all trainings together; the place written to.
 
-    Both must be finished runs of the profile as it stands, from other seeds and with equal parameters; of lists (models
-    to train, values of a sweep) the run may have a part, and then adds rows of that part alone. The record says of each
-    run that joined it when, where and by which code it was made, and which lists were shorter.
+    Both must be finished runs of the profile as it stands, from other seeds and with equal parameters; of the lists
+    in ``PARTS`` (models to train, values of a sweep) the run may have some, and then adds the rows of these. The record
+    says of each run that joined it when, where and by which code it was made, and which lists were shorter.
     """
     run = _finished(folder)
     place = root / "papers" / run["slug"] / "results" / run["profile"]
@@ -106,7 +109,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
         ours, theirs = (each["parameters"].get(name) for each in (kept, run))
         if ours == theirs:
             continue
-        if isinstance(ours, list) and isinstance(theirs, list) and all(value in ours for value in theirs):
+        if name in PARTS and set(theirs or ()) <= set(ours or ()):
             shorter[name] = theirs
         else:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
