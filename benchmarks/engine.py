@@ -190,6 +190,22 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     return [{"bench": f"cross-encoder {shape}, batch 32", "unit": "real tokens/s", **row} for row in rows]
 
 
+def bundled_pairs() -> peers.Pairs:
+    """Consecutive utterances of real dialogues."""
+    from dialnb.data import load
+    from dialnb.examples.pairs import consecutive_pairs
+
+    return consecutive_pairs([[u.text for u in d.utterances] for d in load("bundled/SGD")])
+
+
+def bundled_inputs(encoder, most: int) -> Tokens:
+    """Contexts with their right replies, of up to 512 tokens."""
+    from dialnb.data import load
+
+    groups = load("bundled/UbuntuIRC", "selection-10", split="train")[:most]
+    return encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
+
+
 def as_table(rows: list[dict]) -> pd.DataFrame:
     """Rows with the ratio of dialnb's rate to each peer's, per bench."""
     table = pd.DataFrame(rows)
@@ -203,7 +219,6 @@ def run_benchmarks(
 ) -> Iterator[pd.DataFrame]:
     """A table for each bench on this machine's best device, on bundled dialogues with the bundled encoder's pieces."""
     from dialnb.data import load
-    from dialnb.examples.pairs import consecutive_pairs
     from dialnb.models.encoder import load_encoder
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -214,14 +229,11 @@ def run_benchmarks(
         steps or (600 if cuda else 12),
     )
     tokenizer = load_encoder("mini", device="cpu").tokenizer
-    dialogues = [[u.text for u in d.utterances] for d in load("bundled/SGD")]
-    pairs = consecutive_pairs(dialogues)
-    said = [u for d in dialogues for u in d]
+    said = [u.text for d in load("bundled/SGD") for u in d.utterances]
     texts = {"utterances as said": said, "distinct utterances": list(dict.fromkeys(said))}
     encoder = random_encoder(shape, tokenizer, torch.device("cpu"))
-    groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 3_000 if cuda else 200]
-    long = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
-    yield as_table(bench_training(pairs, tokenizer, shape, device, batch, steps))
+    long = bundled_inputs(encoder, 3_000 if cuda else 200)
+    yield as_table(bench_training(bundled_pairs(), tokenizer, shape, device, batch, steps))
     yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps if cuda else max(4, steps // 5)))
     for kind, some in texts.items():
         yield as_table(bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device))

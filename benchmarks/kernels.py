@@ -13,9 +13,8 @@ from collections import Counter
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from benchmarks.engine import _Rows, _Selection, random_encoder
-from dialnb.data import load
-from dialnb.examples.pairs import consecutive_pairs, pair_examples
+from benchmarks.engine import _Rows, _Selection, bundled_inputs, bundled_pairs, random_encoder
+from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import load_encoder
 from dialnb.training import TrainingSettings, loop
 from dialnb.training.objectives import PairObjective
@@ -77,10 +76,7 @@ def main() -> int:
         print("there is no GPU whose kernels could be timed")
         return 1
     device, tokenizer = torch.device("cuda"), load_encoder("mini", device="cpu").tokenizer
-    pairs = consecutive_pairs([[u.text for u in d.utterances] for d in load("bundled/SGD")])
-    groups = load("bundled/UbuntuIRC", "selection-10", split="train")[:3000]
-    inputs = [" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups]
-    long = random_encoder("tiny", tokenizer, torch.device("cpu")).tokenize(inputs, 512, "left")
+    pairs, long = bundled_pairs(), bundled_inputs(random_encoder("tiny", tokenizer, torch.device("cpu")), 3000)
     for shape, kind, size, Looked.first, Looked.timed in KINDS:
         encoder, selects = random_encoder(shape, tokenizer, device), kind == "cross-encoder"
         examples = _Rows(long) if selects else pair_examples(encoder, pairs)

@@ -18,11 +18,10 @@ import pandas as pd
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.engine import _Rows, _Selection, random_encoder
-from dialnb.data import load
+from benchmarks.engine import _Rows, _Selection, bundled_inputs, bundled_pairs, random_encoder
 from dialnb.evaluation import finetuning
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, fit_classifier
-from dialnb.examples.pairs import consecutive_pairs, pair_examples
+from dialnb.examples.pairs import pair_examples
 from dialnb.files import write_json
 from dialnb.models import packed
 from dialnb.models.encoder import load_encoder
@@ -47,13 +46,12 @@ def on_gpu(work) -> dict[str, float]:
 
 def trainings(encoder, device: torch.device):
     """Kinds of training: objective, examples and settings."""
-    pairs = consecutive_pairs([[u.text for u in d.utterances] for d in load("bundled/SGD")])
+    pairs = bundled_pairs()
     precise = "bfloat16" if device.type == "cuda" else "float32"
     for size in (64, 256, 1024) if device.type == "cuda" else (8,):
         settings = TrainingSettings(size, epochs=1e6, precision=precise)
         yield f"DSE, {size} pairs", PairObjective(encoder.dim), pair_examples(encoder, pairs), settings
-    groups = load("bundled/UbuntuIRC", "selection-10", split="train")[: 2_000 if device.type == "cuda" else 64]
-    rows = encoder.tokenize([" [SEP] ".join((*g.context, *g.candidates[:1])) for g in groups], 512, "left")
+    rows = bundled_inputs(encoder, 2_000 if device.type == "cuda" else 64)
     inputs = 64 if device.type == "cuda" else 2
     settings = TrainingSettings(inputs, epochs=1e6, learning_rate=3e-5, precision=precise)
     yield f"cross-encoder, {inputs} inputs", _Selection(encoder.dim), _Rows(rows), settings

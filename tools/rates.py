@@ -109,9 +109,12 @@ def matching(profile: str, overrides: dict, steps: int, rates: list[float] | Non
     if name == "ECD":
         task = Task("dev", agreement_of, {name: corpus.watch.inputs["pairs"]})
     else:
-        spoken, act = load("bundled/SGD", split="dev"), dialoguecse.REBUILT["SGD"]
-        records = corpus.watch and corpus.watch.inputs["records"]
-        records = records or dialoguecse.TestSet(dialoguecse.rebuild(spoken, run.settings.queries, act), corpus=name)
+        if name == "SGD":
+            spoken = load("bundled/SGD", split="dev")
+            queries = dialoguecse.rebuild(spoken, run.settings.queries, dialoguecse.REBUILT[name])
+            records = dialoguecse.TestSet(queries, corpus=name)
+        else:
+            records = corpus.watch.inputs["records"]
         task = Task("dev", dialoguecse.score, {name: records}, {"limit": None})
     models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
     models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)

@@ -98,8 +98,7 @@ def corpus(run, name: str, s: Fields | None = None) -> Corpus:
         watch = None
         if name == "MDC" and not lacking:
             queries = rebuilt(run, name, s, besides=rebuilt(run, name, s))
-            inputs = {"records": TestSet(queries), "dataset": "dev", "limit": None}
-            watch = Watch(score, inputs, "MAP", last=True)
+            watch = Watch(score, {"records": TestSet(queries), "dataset": "dev", "limit": None}, "MAP", last=True)
         return Corpus(name, dialogues, Sentences(parts), before, watch)
     complete = list(run.data("ECD complete", SLUG).values())
     dialogues = Lacking(lacking[0]) if lacking and not complete else Sessions(complete or parts, 4, s["dialogues"])
@@ -144,17 +143,22 @@ def tests(run, corpus: str) -> dict[str, TestSet]:
 def rebuilt(run, name: str, s: Fields, besides: Queries = ()) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run;
     ``besides`` it, a second one of other sentences, to choose by."""
-    records = load(*NAMED["rebuilt from"][name])
-    title = f"rebuild the {'development' if besides else 'retrieval'} set of {name}"
-    return run.stage(title, rebuild, records=records, size=s["queries"], act=REBUILT[name], besides=besides)
+    return run.stage(
+        f"rebuild the {'development' if besides else 'retrieval'} set of {name}",
+        rebuild,
+        records=load(*NAMED["rebuilt from"][name]),
+        size=s["queries"],
+        act=REBUILT[name],
+        besides=besides,
+    )
 
 
 def rebuild(records: Dataset, size: int, act: str, besides: Queries = ()) -> list[RetrievalQuery]:
     """Make a retrieval set of labelled utterances, those with the dialogue ``act`` only where one is named, and of none
     that is in another set."""
     taken = {query.text for query in besides}
-    said = labelled_utterances(records, act)
-    return build_retrieval([each for each in said if " ".join(each[0].split()) not in taken], size, seed=24)
+    said = [each for each in labelled_utterances(records, act) if " ".join(each[0].split()) not in taken]
+    return build_retrieval(said, size, seed=24)
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -268,6 +272,8 @@ def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model
 
 def thinned(queries: Queries, limit: Limit) -> Queries:
     """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
+    if limit is None:
+        return queries
     asked = {query.id: query for query in thin(queries, limit)}
     needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
     return [
