@@ -267,9 +267,7 @@ def test_what_cannot_be_had_is_not_offered():
     close = rows({"BERT-avg": [50.0], "BERT-CLS": [49.5]}, metric="Accuracy")
     sides = {"better": {"model": "BERT-avg"}, "worse": {"model": "BERT-CLS"}}
     found = judge(claim(**sides), close, slug="dialoguecse")
-    assert (
-        found.needed is None and found.reason == "the interval crosses the line; there are no more test items to be had"
-    )
+    assert found.needed is None and found.reason == "the interval crosses the line; there are no more groups to be had"
 
 
 def test_scores_per_item_give_a_paired_interval(generator):

@@ -269,3 +269,22 @@ def test_similarity_correlates_cosines_with_human_scores():
     pairs = [ScoredPair("q", "a", 5), ScoredPair("q", "b", 2), ScoredPair("q", "c", 3)]
     frame = evaluate_similarity(TableEncoder(table), pairs, dataset="toy")
     assert frame.value.item() == pytest.approx(50) and frame.metric.item() == "Corr"
+
+
+def test_groups_of_queries_and_pairs_average_to_the_whole_and_spread_as_items_do():
+    generator = np.random.default_rng(1)
+    vectors = generator.normal(size=(400, 6))
+    encoder = TableEncoder({str(i): vector for i, vector in enumerate(vectors)})
+    numbers = [generator.permutation(400)[:9].tolist() for _ in range(400)]
+    queries = [RetrievalQuery(i, str(i), tuple(own[: 1 + i % 3]), tuple(own[4:])) for i, own in enumerate(numbers)]
+    pairs = [ScoredPair(str(i), str(own[0]), float(i % 7)) for i, own in enumerate(numbers)]
+    for evaluate, items in ((evaluate_retrieval, queries), (evaluate_similarity, pairs)):
+        keys = ["protocol", "metric"]
+        whole = evaluate(encoder, items, dataset="made").set_index(keys)["value"]
+        parts = evaluate(encoder, items, groups=20, dataset="made").groupby(keys)["value"]
+        assert set(parts.size()) == {20}
+        assert parts.mean().to_dict() == pytest.approx(whole.to_dict(), abs=1e-9)
+    error = parts.std().item() / np.sqrt(20)  # of a correlation of 400 unrelated pairs
+    assert 0.6 < error / (100 / np.sqrt(400)) < 1.6
+    few = evaluate_similarity(encoder, pairs[:5], groups=20, dataset="made")
+    assert len(few) == 2 and few["value"].notna().all()

@@ -203,6 +203,14 @@ def test_a_legend_below_is_no_wider_than_its_figure():
     assert below.get_window_extent().width <= figure.bbox.width and legend(figure) == names
 
 
+def test_a_legend_below_names_the_lines_of_every_panel_once():
+    rows = [(panel, model, x, 1.0) for panel, model in (("a", "A"), ("a", "B"), ("b", "B"), ("b", "C")) for x in (1, 2)]
+    figure = plots.sweep(
+        pd.DataFrame(rows, columns=["panel", "model", "x", "value"]), x="x", line="model", panels="panel"
+    )
+    assert legend(figure) == ["A", "B", "C"]
+
+
 # --- uniformity and alignment -------------------------------------------------------------------------------------
 
 

@@ -15,11 +15,13 @@ import pytest
 import reporting
 from PIL import Image
 
+from dialnb import plots
 from dialnb.errors import DataError
 from dialnb.files import read_rows
 from dialnb.report import build
 from dialnb.report import gather as gathering
 from dialnb.report.gather import gather
+from dialnb.runs.figures import save_figure
 from tools import record as records
 from tools.digest import digest
 
@@ -234,6 +236,21 @@ def test_a_run_of_another_seed_joins_the_record_and_both_are_judged_together(run
     assert any("2 trainings" in str(claim) for claim in judged.values())
     crate = json.loads((place / "ro-crate-metadata.json").read_text())
     assert any("with profile gpu, seeds 1, 2" in entity.get("name", "") for entity in crate["@graph"])
+
+
+def test_a_figure_over_training_seeds_shows_all_runs_of_a_record_and_others_stay(runs, second, project):
+    words = {"caption": "c", "alt": "a", "arguments": {"x": "at", "line": "model"}}
+    for run, seed in ((runs[1], 1), (second, 2)):
+        over = pd.DataFrame({"model": "M", "at": [1.0, 2.0], "seed": seed, "value": [seed, seed + 1.0]})
+        save_figure(run / "figures", "sweep", plots.sweep, over, **words)
+        save_figure(run / "figures", "drawn", plots.sweep, over.assign(seed=[0, 1]), **words)
+    place, figures = records.record(runs[1], project)
+    before = {name: (figures / f"{name}.png").read_bytes() for name in ("sweep", "drawn")}
+    records.pool(second, project)
+    assert read_rows(place / "figures", "sweep.csv")["seed"].tolist() == [1, 1, 2, 2]
+    assert len(read_rows(place / "figures", "drawn.csv")) == 2
+    after = {name: (figures / f"{name}.png").read_bytes() for name in before}
+    assert after["sweep"] != before["sweep"] and after["drawn"] == before["drawn"]
 
 
 def test_a_pooled_record_is_counted_by_its_trainings(runs, second, project, tmp_path):

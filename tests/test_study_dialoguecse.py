@@ -200,6 +200,20 @@ def test_chance_is_a_floor_of_retrieval_alone():
     assert set(rows["metric"]) == {"MAP", "MRR"} and set(rows["protocol"]) == {"paper"}
 
 
+def test_a_floor_is_measured_on_the_groups_of_the_scores():
+    encoder, records = tiny.encoder(), TestSet(QUERIES)
+    rows = dialoguecse.score(encoder, records, "toy", None, groups=3)
+    floor = dialoguecse.chance(encoder, records, "toy", None, groups=3, how="mean")
+    places = ["metric", "seed", "n"]
+    assert rows[places].to_numpy().tolist() == floor[places].to_numpy().tolist() and set(rows["seed"]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("start", dialoguecse.OTHER_STARTS)
+def test_other_starts_change_what_a_profile_knows(start):
+    known = settings("gpu")
+    assert dialoguecse.OTHER_STARTS[start].keys() <= known.keys() and start in known["other_starts"]
+
+
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
@@ -453,6 +467,9 @@ def gpu_rows() -> pd.DataFrame:
         for model in ("DialogueCSE I2", "SiameseBERT-m", "SiameseBERT-m, both sides"):
             for value in values:
                 add(table, model, tests if table.startswith("F") else ("JDDC", "ECD"), **{what: value})
+    for start in s["other_starts"]:
+        for model in ("BERT-avg", "BERT(adapt)-avg", *dialoguecse.MATCHING):
+            add("X-starts", model, tests, start=start)
     return pd.DataFrame(rows)
 
 

@@ -2,7 +2,8 @@
 
     python -m tools.record RUN [RUN ...]
 
-A run of the same profile with another seed joins what is kept, whose notebook and figures stay those of the first:
+A run of the same profile with another seed joins what is kept; the notebook stays that of the first run, and so do
+figures but those over training seeds:
 python -m tools.record --pool RUN [RUN ...]
 
 Kept runs are judged again: python -m tools.record papers/*/results/gpu
@@ -25,6 +26,7 @@ from dialnb.errors import DataError
 from dialnb.files import ITEMS, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs, rows_of, seeds_of
+from dialnb.runs.figures import redraw
 from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
@@ -32,7 +34,7 @@ from tools.digest import digest
 FREE = {"seed", "workers"}
 """Parameters that runs of one record may differ in: no number depends on how many stages are made at once."""
 PARTS = {"models", "subsets", "sentence_encoders", "temperatures", "negative_counts", "turn_counts"}
-PARTS |= {"dialogue_counts", "sides", "freezes"}
+PARTS |= {"dialogue_counts", "sides", "freezes", "other_starts"}
 """Lists of which a run may have a part: every value makes rows of its own, and no other row depends on it."""
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
@@ -127,8 +129,25 @@ def pool(folder: Path, root: Path) -> list[Path]:
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
     facts |= {"shorter": shorter} if shorter else {}
     write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
+    for name in join_figures(place / "figures", folder / "figures", seeds, seed):
+        redraw(place, ("png",), out=root / "figures" / run["slug"], pattern=name)
     judge_again(place)
     return [place]
+
+
+def join_figures(place: Path, folder: Path, seeds: Sequence[int], seed: int) -> list[str]:
+    """Add the data of a run's figures to those of the record whose column `seed` counts trainings; their names."""
+    joined = []
+    for about in sorted(place.glob("*.json")):
+        name = f"{about.stem}.csv"
+        if table_at(place, name) is None or table_at(folder, name) is None:
+            continue
+        ours, theirs = (read_rows(each, name) for each in (place, folder))
+        if len(ours) and "seed" in theirs and {*ours["seed"]} <= {*seeds} and {*theirs["seed"]} == {seed}:
+            table_at(place, name).unlink()
+            pd.concat([ours, theirs], ignore_index=True).to_csv(place / name, index=False)
+            joined.append(about.stem)
+    return joined
 
 
 def _finished(folder: Path) -> dict:

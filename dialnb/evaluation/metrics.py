@@ -152,27 +152,35 @@ def ranked_labels(scores: ndarray, labels: ndarray, ties: Ties = "against") -> n
 def ranking_metrics(
     scores: ndarray, labels: ndarray, ks: Sequence[int] = (1, 2, 5), ties: Ties = "against"
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """R_n@k, MRR, MAP and P@1 as fractions, for lists of equal length (shorter ones: see :func:`pad_lists`); and how
-    many lists were counted (``n``), were left out (``without_positive``) or are trivially right (``all_positive``).
+    """The means of :func:`list_metrics`; and how many lists were counted (``n``), were left out
+    (``without_positive``) or are trivially right (``all_positive``)."""
+    positives = labels.sum(1)
+    values = {metric: each.mean() for metric, each in list_metrics(scores, labels, ks, ties).items()}
+    kept, full = positives > 0, positives == np.isfinite(scores).sum(1)
+    return values, {"n": kept.sum(), "without_positive": (~kept).sum(), "all_positive": full.sum()}
+
+
+def list_metrics(
+    scores: ndarray, labels: ndarray, ks: Sequence[int] = (1, 2, 5), ties: Ties = "against"
+) -> dict[str, ndarray]:
+    """R_n@k, MRR, MAP and P@1 of each list, as fractions, for lists of equal length (shorter ones: see
+    :func:`pad_lists`); those without any positive are left out.
 
     R_n@k is the share of a list's positives ranked at most k; MRR uses the best positive; MAP averages (order of the
-    positive) / (its rank). Lists without any positive leave the denominators.
+    positive) / (its rank).
     """
     ranked = ranked_labels(scores, labels, ties)
-    positives = ranked.sum(1)
-    kept = positives > 0
+    kept = ranked.any(1)
     if not kept.any():
         raise DataError(f"none of the {len(ranked)} candidate lists has a positive: there is nothing to rank")
-    full = positives == np.isfinite(scores).sum(1)
     ranked = ranked[kept]
-    total = positives[kept]
     found = ranked.cumsum(1)
-    width = ranked.shape[1]
-    values = {f"R{width}@{k}": (found[:, min(k, width) - 1] / total).mean() for k in ks}
-    values["MRR"] = (1 / (ranked.argmax(1) + 1)).mean()
-    values["MAP"] = ((found / np.arange(1, width + 1) * ranked).sum(1) / total).mean()
-    values["P@1"] = ranked[:, 0].mean()
-    return values, {"n": kept.sum(), "without_positive": (~kept).sum(), "all_positive": full.sum()}
+    total, width = found[:, -1], ranked.shape[1]
+    values = {f"R{width}@{k}": found[:, min(k, width) - 1] / total for k in ks}
+    values["MRR"] = 1 / (ranked.argmax(1) + 1)
+    values["MAP"] = (found / np.arange(1, width + 1) * ranked).sum(1) / total
+    values["P@1"] = ranked[:, 0]
+    return values
 
 
 def pad_lists(flat: ndarray, sizes: Sequence[int], fill: float) -> ndarray:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from dialnb.data.records import RetrievalQuery, ScoredPair
 from dialnb.errors import DataError
-from dialnb.evaluation.metrics import Scores, evaluator, pad_lists, ranking_metrics
+from dialnb.evaluation.metrics import Scores, evaluator, group_scores, list_metrics, pad_lists
+from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, cosines, listed_scores
 
 
@@ -29,12 +30,15 @@ def spearman(gold: Sequence[float], model: Sequence[float]) -> float:
 
 @evaluator("similarity")
 def evaluate_similarity(
-    encoder: SupportsEncode, pairs: Sequence[ScoredPair], *, max_length: int = 64, **encoding: Any
+    encoder: SupportsEncode, pairs: Sequence[ScoredPair], *, groups: int = 1, max_length: int = 64, **encoding: Any
 ) -> Scores:
-    """Spearman between the cosine of two sentences and their human score, as ``Corr`` in percent."""
+    """Spearman between the cosine of two sentences and their human score, as ``Corr`` in percent; a row for each of so
+    many ``groups`` of pairs (:func:`~dialnb.evaluation.metrics.group_values`)."""
     first, second = ([getattr(pair, side) for pair in pairs] for side in ("first", "second"))
     (found,) = cosines(encoder, first, second, max_length=max_length, **encoding)
-    yield {"Corr": spearman([pair.score for pair in pairs], found)}, {"protocol": "paper", "n": len(pairs)}
+    gold = np.array([pair.score for pair in pairs])
+    dealt = item_groups(range(len(pairs)), max(1, min(groups, len(pairs) // 2)))  # two pairs are left without any
+    yield from group_scores(lambda rows: {"Corr": spearman(gold[rows], found[rows])}, dealt)
 
 
 @evaluator("NLI probe")
@@ -67,9 +71,15 @@ def chance(relevant: int, pool: int) -> tuple[float, float]:
 
 @evaluator("retrieval")
 def evaluate_retrieval(
-    encoder: SupportsEncode, queries: Sequence[RetrievalQuery], *, max_length: int = 64, **encoding: Any
+    encoder: SupportsEncode,
+    queries: Sequence[RetrievalQuery],
+    *,
+    groups: int = 1,
+    max_length: int = 64,
+    **encoding: Any,
 ) -> Scores:
-    """MAP and MRR in percent over the released pools; protocol ``floor`` holds what a random order would give.
+    """MAP and MRR in percent over the released pools; protocol ``floor`` holds what a random order would give. A row
+    for each of so many ``groups`` of queries (:func:`~dialnb.evaluation.metrics.group_values`).
 
     Candidate ids are those of other queries of the same split. Ties count against the relevant sentences; queries
     without any are left out.
@@ -91,8 +101,13 @@ def evaluate_retrieval(
     scores = listed_scores(once, asked, [text_of[name] for name in listed], sizes, settings, settings)
     relevant = np.array([len(query.positives) for query in kept])
     labels = (np.arange(sizes.max()) < relevant[:, None]).astype(np.int64)
-    found, _ = ranking_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
-    floors = np.array([chance(int(r), int(size)) for r, size in zip(relevant, sizes)]).mean(0)
-    common = {"n": len(kept), "pool": float(sizes.mean())}
-    yield {metric: 100 * found[metric] for metric in ("MAP", "MRR")}, {"protocol": "paper", **common}
-    yield dict(zip(("MAP", "MRR"), 100 * floors)), {"protocol": "floor", **common}
+    found = list_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
+    floors = np.array([chance(int(r), int(size)) for r, size in zip(relevant, sizes)])
+    dealt = item_groups(range(len(kept)), groups)
+    for protocol, each in (("paper", found), ("floor", dict(zip(("MAP", "MRR"), floors.T)))):
+        yield from group_scores(
+            lambda rows, each=each: {metric: 100 * each[metric][rows].mean() for metric in ("MAP", "MRR")},
+            dealt,
+            protocol=protocol,
+            pool=float(sizes.mean()),
+        )

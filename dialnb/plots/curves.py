@@ -91,7 +91,7 @@ def sweep(
     if len(parts) > 1:
         figure.suptitle(title)
     bands = [Patch(color=LINE, label=f"95 % interval over {units}")] if banded else []
-    legend_below(figure, grid[0], 2 * min(2, len(parts)), *bands)
+    legend_below(figure, 2 * min(2, len(parts)), *bands)
     return figure
 
 
@@ -139,7 +139,7 @@ def training_curves(data: DataFrame) -> Figure:
     if 0 < APART * data["loss"].min() < data["loss"].max():
         losses.set_yscale("log")
     if many:
-        legend_below(figure, losses, 2)
+        legend_below(figure, 2)
     else:
         losses.legend()
     for axes in grid:
@@ -191,5 +191,5 @@ def grouped_bars(
     if data["value"].min() >= 0:
         axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    legend_below(figure, axes, len(kinds))
+    legend_below(figure, len(kinds))
     return figure

@@ -154,7 +154,7 @@ def highlighted_panels(
                 )
             )
             column[1].set(xlim=(x, x + side), ylim=(y, y + side), xlabel="the square above, larger")
-    legend_below(figure, grid[0, 0], int(figure.get_figwidth() // 2.2))
+    legend_below(figure, int(figure.get_figwidth() // 2.2))
     figure.suptitle(title or _title(data))
     return figure
 

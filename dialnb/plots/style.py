@@ -74,10 +74,11 @@ def panels_two_abreast(count: int, height: float, single: float = COLUMN) -> tup
     return figure, list(grid[:count])
 
 
-def legend_below(figure: Figure, panel: Axes, most: int, *more: Artist) -> None:
-    """A legend under the panels of what one of them names, and more, in at most so many columns, and in no more than
+def legend_below(figure: Figure, most: int, *more: Artist) -> None:
+    """A legend under the panels of what any of them names, and more, in at most so many columns, and in no more than
     the width of the figure holds."""
-    handles = [*panel.get_legend_handles_labels()[0], *more]
+    named = {label: one for axes in figure.axes for one, label in zip(*axes.get_legend_handles_labels())}
+    handles = [*named.values(), *more]
     for columns in range(min(most, len(handles)), 0, -1):
         legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:

@@ -38,6 +38,9 @@ MATCHING = NAMED["matching"]
 """The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
 the network of these reads is open in the paper: the context alone, or both sides."""
 
+OTHER_STARTS = NAMED["starts"]
+"""Lines beside the main one, by the settings of the profile that they change."""
+
 POOLS_INSTEAD = "retrieval pools rebuilt from the intents of its movie and taxi dialogues"
 WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
 
@@ -302,11 +305,13 @@ def score(
     limit: Limit,
     how: str = "mean",
     trained: bool = False,
+    groups: int = 1,
     **flow: int,
 ) -> DataFrame:
-    """MAP and MRR and, where there are human scores, Corr; rows say what stands in for the paper's data."""
+    """MAP and MRR and, where there are human scores, Corr, for each of so many groups of test items; rows say what
+    stands in for the paper's data."""
     seen, pooling = view(encoder, how, **flow)
-    encoding = {"dataset": dataset, "max_length": records.max_length, "pooling": pooling}
+    encoding = {"dataset": dataset, "groups": groups, "max_length": records.max_length, "pooling": pooling}
     rows = evaluate_retrieval(seen, thinned(records.queries, limit), **encoding)
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
@@ -321,10 +326,11 @@ def chance(
     records: TestSet,
     dataset: str,
     limit: Limit,
+    groups: int = 1,
     **_: Any,
 ) -> DataFrame:
     """MAP and MRR of a random order of the same pools."""
-    rows = evaluate_retrieval(encoder, thinned(records.queries, limit), dataset=dataset)
+    rows = evaluate_retrieval(encoder, thinned(records.queries, limit), groups=groups, dataset=dataset)
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
 
 

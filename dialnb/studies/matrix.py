@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from pandas import DataFrame
 
 from dialnb.claims.papers import FLOORS
@@ -25,8 +24,6 @@ from dialnb.evaluation import (
     evaluate_blocks,
     evaluate_retrieval,
     evaluate_similarity,
-    evaluator,
-    group_scores,
     tidy_frame,
     tidy_rows,
 )
@@ -173,16 +170,9 @@ def retrieval_in_groups(
     encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: Limit
 ) -> DataFrame:
     """DialogueCSE's retrieval: sentences of the same intent before others."""
-    asked, once = dialoguecse.thinned(records, retrieval_limit), EncodeOnce(encoder)
-
-    def score(part: list[RetrievalQuery]) -> DataFrame:
-        mine = {query.id for query in part}
-        own = [query if query.id in mine else replace(query, positives=(), negatives=()) for query in asked]
-        ranked = evaluate_retrieval(once, own, dataset=dataset, max_length=50)
-        return ranked[ranked["protocol"] == "paper"]
-
-    kept = [query for query in asked if query.positives]
-    return each_group(score, kept, item_groups([query.id for query in kept], GROUPS))
+    asked = dialoguecse.thinned(records, retrieval_limit)
+    ranked = evaluate_retrieval(encoder, asked, groups=GROUPS, dataset=dataset, max_length=50)
+    return ranked[ranked["protocol"] == "paper"]
 
 
 def similarity_in_groups(
@@ -191,14 +181,8 @@ def similarity_in_groups(
     dataset: str,
     limit: Limit,
 ) -> DataFrame:
-    """Correlation with human scores; groups by the jackknife, since a correlation is no average over pairs."""
-    pairs, once = thin(records.filter(split="test"), limit), EncodeOnce(encoder)
-
-    def score(rows: np.ndarray) -> dict[str, float]:
-        scored = evaluate_similarity(once, [pairs[row] for row in rows], dataset=dataset)
-        return {"Corr": float(scored["value"].iloc[0])}
-
-    return evaluator("similarity")(group_scores)(score, item_groups(range(len(pairs)), GROUPS), dataset=dataset)
+    """Correlation with human scores."""
+    return evaluate_similarity(encoder, thin(records.filter(split="test"), limit), groups=GROUPS, dataset=dataset)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
