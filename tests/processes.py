@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -81,4 +82,6 @@ def _begin(words: Path, variables: dict[str, object], function: Callable, argume
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())
     os.environ |= {name: str(value) for name, value in variables.items()}
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in conftest.py
     function(*arguments)
