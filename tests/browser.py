@@ -135,7 +135,7 @@ class Browser:
         while not self.run(f"Promise.resolve({script}).then(Boolean)"):
             if time.monotonic() > end:
                 raise TimeoutError(f"not true within {seconds:.0f} s: {script}")
-            time.sleep(0.5)
+            time.sleep(0.1)
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size."""

@@ -202,9 +202,9 @@ def run_all(browser: Browser) -> None:
 def look_through(browser: Browser, name: str, folder: Path) -> dict:
     """Go through a notebook until all figures of its run are laid out: cells are, once they come into view."""
     pictures = len(list((folder / "figures").glob("*.png")))
-    for _ in range(12):  # on a busy machine cells take their time
+    for _ in range(60):  # on a busy machine cells take their time
         page_through(browser, name)
-        enough = time.monotonic() + 5
+        enough = time.monotonic() + 1
         while (shown := browser.run(SHOWN))["pictures"] != pictures and time.monotonic() < enough:
             time.sleep(0.2)
         if shown["pictures"] == pictures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -9,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PRELOADED = ("accelerate", "ipykernel.kernelapp", "sklearn.linear_model", "transformers.models.bert.modeling_bert")
-OURS = ("dialnb.models.encoder", "dialnb.training", "dialnb.runs.stages", "dialnb.data")
+PRELOADED = ("accelerate", "bm25s", "ipykernel.kernelapp", "sklearn.manifold", "transformers.models.bert.modeling_bert")
+OURS = ("dialnb.explore.dialogues", "dialnb.models.encoder", "dialnb.studies.matrix")
 
 BESIDE = (Path(__file__).parent, Path(__file__).parent.parent / "workflow")
 """What only tests import."""
@@ -60,11 +61,13 @@ def kernel(command: list[str], *, env: dict[str, str], cwd: str | None = None, *
 
 
 def _run_kernel(arguments: list[str], folder: str | Path, variables: dict[str, str]) -> None:
+    import matplotlib
     import torch
     from ipykernel.kernelapp import launch_new_instance
 
     os.setsid()
     torch.set_num_threads(int(variables.get("OMP_NUM_THREADS") or torch.get_num_threads()))  # the server read it before
+    matplotlib.rcParams["backend"] = "module://matplotlib_inline.backend_inline"  # named to those that import it later
     os.chdir(folder)
     os.environ.clear()
     os.environ |= variables
@@ -79,4 +82,6 @@ def _begin(words: Path, variables: dict[str, object], function: Callable, argume
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())
     os.environ |= {name: str(value) for name, value in variables.items()}
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in conftest.py
     function(*arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -453,10 +454,13 @@ def test_claims_name_models_of_the_printed_tables_and_point_at_printed_cells(slu
             assert [row for row in table.rows if wanted.items() <= row.labels.items()], one.id
 
 
+printed_now = cache(check_printed)
+
+
 @pytest.mark.parametrize("slug", STUDIES)
 def test_what_is_known_of_printed_cells_is_what_they_say_now(slug, tmp_path, monkeypatch):
     kept = read_json(project_root() / "papers" / slug / "printed.json")
-    now = check_printed(slug)
+    now = printed_now(slug)
     assert kept == paper_checks(slug) and kept["checks"] == now, "python -m tools.printed"
     shutil.copytree(project_root() / "papers" / slug, tmp_path / "papers" / slug, ignore=lambda *_: ["results"])
     with (tmp_path / "papers" / slug / "claims.yaml").open("a") as claims:
@@ -475,7 +479,7 @@ def test_what_is_known_of_printed_cells_is_what_they_say_now(slug, tmp_path, mon
 )
 def test_claims_of_our_own_are_marked_and_no_printed_cell_speaks_of_them(slug, ids):
     assert {one.id for one in load_claims(slug) if one.where == OURS} == ids
-    assert {check_printed(slug)[name] for name in ids} == {"no numbers"}
+    assert {printed_now(slug)[name] for name in ids} == {"no numbers"}
 
 
 def encoder_rows(encoder: str, gain: float) -> pd.DataFrame:

@@ -28,14 +28,16 @@ def corpus(tmp_path):
     return path
 
 
+ONE = {"Clinc150": bundled.INTENT_SETS["Clinc150"]}
+
+
 def train(corpus, out, *extra: str) -> int:
     small = ("--set", "batch_size=8", "--set", "max_steps=1")
     return main(["train", "DSE", "--corpus", str(corpus), "-o", str(out), *small, *extra])
 
 
 def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_path, monkeypatch):
-    one = next(iter(bundled.intent_sets().items()))
-    monkeypatch.setattr(bundled, "intent_sets", lambda: dict([one]))
+    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
     tiny.encoder().save(tmp_path / "start")
     started = ("--encoder", str(tmp_path / "start"))
     assert train(corpus, tmp_path / "out", "--option", "temperature=0.1", *started) == 0
@@ -47,8 +49,7 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
 def test_a_recipe_trains_on_the_bundled_dialogues_without_a_network(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("DIALNB_OFFLINE", "1")
     monkeypatch.delenv("DIALNB_MIRROR", raising=False)
-    one = dict([next(iter(bundled.intent_sets().items()))])
-    monkeypatch.setattr(bundled, "intent_sets", lambda: one)
+    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
     tiny.encoder().save(tmp_path / "start")
     few = ["--cap", "60", "--set", "batch_size=4", "--set", "max_steps=1", "--encoder", str(tmp_path / "start")]
     assert main(["train", recipe, "--corpus", "bundled", "-o", str(tmp_path / "out"), *few]) == 0

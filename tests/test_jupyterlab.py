@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jupyterlab_in_browser
 import pytest
+import shared
 from browser import PATIENCE, Browser
 from IPython.core.inputtransformer2 import TransformerManager
 from jupyter_client import BlockingKernelClient
@@ -147,7 +148,8 @@ def test_the_kernel_that_a_notebook_names_is_installed(name):
 def kernel(tmp_path_factory) -> Iterator[BlockingKernelClient]:
     """A kernel in which the first cells of a notebook have run."""
     out = tmp_path_factory.mktemp("kernel") / "run"
-    manager, client = start_new_kernel(kernel_name="python3")
+    with shared.surroundings():
+        manager, client = start_new_kernel(kernel_name="python3")
     cells = "import dialnb\nfrom dialnb import plots\nfrom dialnb.runs import start\nfrom dialnb.studies import dse\n"
     done = client.execute(
         cells + f"run = start('dse', profile='smoke', out={str(out)!r})", reply=True, timeout=PATIENCE

@@ -3,7 +3,7 @@
 from dialnb import lazily
 
 ROOMS = {
-    "corpora": "Conversation collection paired_dialogues sentences_of",
+    "corpora": "Conversation all_said collection paired_dialogues sentences_of",
     "datasets": "Dataset Found find_reader load named_data records_path",
     "own": "from_csv from_jsonl",
     "records": (

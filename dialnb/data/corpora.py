@@ -9,11 +9,13 @@ import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from dialnb.data.datasets import load
+from dialnb.data.datasets import Dataset, load
 from dialnb.data.records import TEXTS, Record, Texts
 from dialnb.data.sources import known_name, read_registry
 from dialnb.data.store import Store
@@ -61,9 +63,16 @@ def collection(name: str) -> tuple[Part, ...]:
 def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:
     """Every dialogue of ``parts``: newlines and tabs become spaces, empty utterances go, order stays."""
     for part in parts:
-        for record in load(part.dataset, part.variant, part.split, store=store):
-            if said := sentences_of(record):
-                yield Conversation(part.label, said, part.paired)
+        for said in filter(None, all_said(load(part.dataset, part.variant, part.split, store=store))):
+            yield Conversation(part.label, said, part.paired)
+
+
+def all_said(records: Dataset) -> Iterator[Texts]:
+    """`sentences_of` each record; dialogues are read column by column, without a record of each utterance."""
+    if records.table.kind != "Dialogue":
+        return map(sentences_of, records)
+    said = map(cache(lambda text: " ".join(text.split())), records.column("utterances.text"))
+    return (tuple(filter(None, islice(said, size))) for size in records.sizes("utterances"))
 
 
 def sentences_of(record: Record) -> Texts:

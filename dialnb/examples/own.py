@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dialnb.data import Conversation, Dataset, Dialogue, IntentUtterance, SelectionGroup, sentences_of
+from dialnb.data import Conversation, Dataset, Dialogue, IntentUtterance, SelectionGroup, all_said
 from dialnb.data.readers.irc import build_selection
 from dialnb.errors import DataError
 from dialnb.examples.recogniser import with_entities
@@ -14,7 +14,7 @@ from dialnb.examples.templates import Augmentation
 def conversations_of(records: Dataset) -> list[Conversation]:
     """For DSE, SimCSE, TOD-BERT and WMDC; an utterance alone has no neighbours, but is a sentence."""
     _expect(records)
-    return [Conversation(records.name, said) for record in records if (said := sentences_of(record))]
+    return [Conversation(records.name, said) for said in all_said(records) if said]
 
 
 def augmentation_of(records: Dataset) -> Augmentation:
@@ -48,7 +48,7 @@ def count_examples(records: Dataset) -> dict[str, int]:
     from dialnb.examples.pairs import consecutive_pairs, unique_sentences
     from dialnb.examples.windows import WINDOWS
 
-    said = [sentences_of(record) for record in records]
+    said = list(all_said(records))
     return {
         "SimCSE: sentences": len(unique_sentences(said)),
         "DSE: pairs of neighbours": len(consecutive_pairs(said)),

@@ -4,9 +4,8 @@ A recipe takes what its reading gives: conversations (most of them), sessions (D
 (UMS), utterances with templates (TaDSE).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from dialnb.data import (
     Record,
     SelectionGroup,
     Texts,
+    all_said,
     sentences_of,
 )
 from dialnb.errors import Offline
@@ -85,20 +85,13 @@ class Dialogues:
         for part in self.corpora:
             parts.append(part.filter(label="entailment") if part.table.kind == "InferenceItem" else part)
         if self.limit is None:
-            return [Conversation(part.name, said) for part in parts for said in self._all_said(part)]
+            return [
+                Conversation(part.name, said)
+                for part in parts
+                for said in (map(self._said, part) if self.tail or part.table.kind != "Dialogue" else all_said(part))
+            ]
         places = thin([(part, row) for part in parts for row in range(len(part))], self.limit)
         return [Conversation(part.name, self._said(part[row])) for part, row in places]
-
-    def _all_said(self, part: Dataset) -> Iterator[Texts]:
-        """What each record says; whole corpora are read column by column, without a record of each utterance."""
-        if self.tail or part.table.kind != "Dialogue":
-            yield from map(self._said, part)
-            return
-        folded = {}
-        texts = part.column("utterances.text")
-        said = iter([folded.get(text) or folded.setdefault(text, " ".join(text.split())) for text in texts])
-        for size in part.sizes("utterances"):
-            yield tuple(filter(None, islice(said, size)))
 
     def _said(self, record: Record) -> Texts:
         if isinstance(record, InferenceItem):
@@ -118,12 +111,12 @@ class Sentences:
     without: Corpora = ()
 
     def read(self) -> list[Conversation]:
-        known = {text for part in self.without for record in part for text in sentences_of(record)}
+        known = {text for part in self.without for said in all_said(part) for text in said}
         talks = []
         for part in self.corpora:
-            for record in part:
-                if said := tuple(text for text in sentences_of(record) if text not in known):
-                    talks.append(Conversation(part.name, said, part.table.kind == "Dialogue"))
+            for said in all_said(part):
+                if new := tuple(text for text in said if text not in known):
+                    talks.append(Conversation(part.name, new, part.table.kind == "Dialogue"))
         return talks
 
 
