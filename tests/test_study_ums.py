@@ -218,10 +218,11 @@ def scores(*rows: tuple[float, float]) -> pd.DataFrame:
     return pd.DataFrame([{"item": i, "utterance": 0, "response": a, "adversary": b} for i, (a, b) in enumerate(rows)])
 
 
-def test_the_example_is_the_first_dialogue_that_fools_the_baseline_alone():
-    plain = scores((0.9, 0.1), (0.4, 0.6), (0.4, 0.6), (0.2, 0.9))
-    assert ums.first_fooled(plain, scores((0.9, 0.1), (0.4, 0.6), (0.6, 0.4), (0.9, 0.1))) == (2, True)
-    assert ums.first_fooled(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3))) == (3, False)
+def test_the_example_is_the_dialogue_that_fools_the_baseline_alone_and_shows_it_best():
+    plain = scores((0.5, 0.4), (0.4, 0.6), (0.4, 0.6), (0.2, 0.9), (0.0, 1.0))
+    saves = scores((0.9, 0.1), (0.4, 0.6), (0.6, 0.4), (0.5, 0.4), (0.5, 0.5))  # most is gained in the last, to a tie
+    assert ums.most_saved(plain, saves) == (3, True)
+    assert ums.most_saved(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3), (0.0, 0.9))) == (3, False)
 
 
 @settings(max_examples=40)

@@ -364,13 +364,13 @@ def geometry_of(
 # --- drawings ---------------------------------------------------------------------------------------------------------
 
 
-def first_fooled(plain: DataFrame, trained: DataFrame) -> tuple[int, bool]:
-    """The first dialogue where the plain model prefers the adversary and the other does not; if there is none, the one
-    where the other gains most. And whether it was found by the first rule."""
+def most_saved(plain: DataFrame, trained: DataFrame) -> tuple[int, bool]:
+    """The dialogue where the other model gains most, of those where the plain one prefers the adversary and the other
+    does not, or of all if there are none such. And whether there are."""
     both = plain.merge(trained, on=["item", "utterance"], suffixes=("_plain", "_ums"))
     margins = [both[f"response_{name}"] - both[f"adversary_{name}"] for name in ("plain", "ums")]
     saved = (margins[0] < 0) & (margins[1] > 0)
-    place = saved.argmax() if saved.any() else (margins[1] - margins[0]).argmax()
+    place = (margins[1] - margins[0] + 2 * saved).argmax()  # no gain is above 2
     return int(both["item"].iloc[place]), bool(saved.any())
 
 
