@@ -9,7 +9,6 @@ licence of the part that it takes. Sampling goes by the sha256 of a record's id,
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import lzma
@@ -24,7 +23,6 @@ from dialnb.data.datasets import load
 from dialnb.data.readers import get_reader
 from dialnb.data.records import Dialogue, Record
 from dialnb.data.sources import get_source
-from dialnb.data.tables import cells_of
 from dialnb.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,18 +52,13 @@ def encode(value: Any) -> Any:
     """
     if isinstance(value, tuple):
         return [encode(item) for item in value]
-    if not (defaults := defaults_of(type(value))):
+    if not dataclasses.is_dataclass(value):
         return value
-    cells = list(cells_of(type(value))(value))
-    while cells and cells[-1] == defaults[len(cells) - 1]:
+    fields = dataclasses.fields(value)
+    cells = [getattr(value, field.name) for field in fields]
+    while cells and cells[-1] == fields[len(cells) - 1].default:
         cells.pop()
-    return [cell if type(cell) is str else encode(cell) for cell in cells]
-
-
-@functools.cache
-def defaults_of(kind: type) -> list:
-    """The default of every field of a record, in order; of what is no record there are none."""
-    return [field.default for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    return [encode(cell) for cell in cells]
 
 
 def to_lines(records: Iterable[Record]) -> bytes:
