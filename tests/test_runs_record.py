@@ -238,7 +238,7 @@ def test_a_run_of_another_seed_joins_the_record_and_both_are_judged_together(run
     assert any("with profile gpu, seeds 1, 2" in entity.get("name", "") for entity in crate["@graph"])
 
 
-def test_a_figure_over_training_seeds_shows_all_runs_of_a_record_and_others_stay(runs, second, project):
+def test_a_figure_over_training_seeds_shows_all_runs_of_a_record_and_others_stay(runs, second, project, monkeypatch):
     words = {"caption": "c", "alt": "a", "arguments": {"x": "at", "line": "model"}}
     for run, seed in ((runs[1], 1), (second, 2)):
         over = pd.DataFrame({"model": "M", "at": [1.0, 2.0], "seed": seed, "value": [seed, seed + 1.0]})
@@ -246,7 +246,9 @@ def test_a_figure_over_training_seeds_shows_all_runs_of_a_record_and_others_stay
         save_figure(run / "figures", "drawn", plots.sweep, over.assign(seed=[0, 1]), **words)
     place, figures = records.record(runs[1], project)
     before = {name: (figures / f"{name}.png").read_bytes() for name in ("sweep", "drawn")}
+    monkeypatch.setattr(records, "PACKED", 60)  # bytes: one run is smaller, two are not
     records.pool(second, project)
+    assert (place / "figures" / "sweep.csv.xz").is_file()
     assert read_rows(place / "figures", "sweep.csv")["seed"].tolist() == [1, 1, 2, 2]
     assert len(read_rows(place / "figures", "drawn.csv")) == 2
     after = {name: (figures / f"{name}.png").read_bytes() for name in before}

@@ -74,12 +74,7 @@ def record(folder: Path, root: Path) -> list[Path]:
         )
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    for data in (place / "figures").glob("*.csv"):
-        if data.stat().st_size > PACKED:
-            _pack(data, read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode())
-    for rows in place.glob("*.csv"):
-        if rows.stat().st_size > PACKED_ROWS:
-            _pack(rows, rows.read_bytes())
+    pack_large(place)
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
     write_crate(place)
@@ -124,13 +119,12 @@ def pool(folder: Path, root: Path) -> list[Path]:
     for name, rows in tables.items():
         table_at(place, name).unlink()
         rows.to_csv(place / name, index=False)
-    if (written := place / "results.csv").stat().st_size > PACKED_ROWS:
-        _pack(written, written.read_bytes())
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
     facts |= {"shorter": shorter} if shorter else {}
     write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
     for name in join_figures(place / "figures", folder / "figures", seeds, seed):
         redraw(place, ("png",), out=root / "figures" / run["slug"], pattern=name)
+    pack_large(place)
     judge_again(place)
     return [place]
 
@@ -173,6 +167,16 @@ def judge_again(folder: Path) -> None:
     if (folder / FILE).is_file():
         (folder / FILE).write_text(page(group), encoding="utf-8")
     write_crate(folder)
+
+
+def pack_large(place: Path) -> None:
+    """Compress what is too large to be read where the code is hosted: tables, and the data of figures."""
+    for data in (place / "figures").glob("*.csv"):
+        if data.stat().st_size > PACKED:
+            _pack(data, read_rows(data.parent, data.name).to_csv(index=False, float_format=f"%.{DIGITS}g").encode())
+    for rows in place.glob("*.csv"):
+        if rows.stat().st_size > PACKED_ROWS:
+            _pack(rows, rows.read_bytes())
 
 
 def _pack(path: Path, content: bytes) -> None:
