@@ -129,10 +129,12 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def read_yaml(path: Any) -> Any:
-    """What a YAML file says, with the reader in C where there is one: it is ten times as fast."""
+def read_yaml(path: Any, beside: str = "") -> Any:
+    """What a YAML file says, or the one ``beside`` it, with the reader in C where there is one: it is ten times as
+    fast."""
     import yaml
 
+    path = Path(path).with_name(beside) if beside else path
     return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pandas import DataFrame
@@ -43,7 +42,7 @@ except ImportError as error:
 
 def described(name: str) -> TaskMetadata:
     """Describe a task as `tasks.yaml` does; licences are those of the registry."""
-    about = read_yaml(Path(__file__).with_name("tasks.yaml"))[name]
+    about = read_yaml(__file__, "tasks.yaml")[name]
     sources, paper = about.pop("sources"), about.pop("paper")
     licences = {load_registry()[source].licence.lower() for source in sources.values()}
     return TaskMetadata(

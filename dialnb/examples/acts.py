@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 
 from dialnb.data.records import Dialogue
 from dialnb.errors import DataError, check_known
@@ -13,7 +12,7 @@ from dialnb.files import read_yaml
 @cache
 def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:
     """Speaker -> raw act -> universal act, or None where the act is left out."""
-    mappings = read_yaml(files("dialnb.examples").joinpath("acts.yaml"))
+    mappings = read_yaml(__file__, "acts.yaml")
     check_known("dataset with universal acts", dataset, mappings)
     return mappings[dataset]
 

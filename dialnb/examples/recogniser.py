@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from importlib.util import find_spec
 from itertools import accumulate, chain
 
@@ -69,7 +68,7 @@ _TOKEN = re.compile(r"'s\b|\w+(?:[&.-]\w+)*")
 @cache
 def gazetteer() -> dict[tuple[str, ...], str]:
     """Names as tuples of words -> label."""
-    listed = read_yaml(files("dialnb.examples").joinpath("gazetteer.yaml"))
+    listed = read_yaml(__file__, "gazetteer.yaml")
     found = {(name,): "GPE" for name in AFTER_PREPOSITION}
     for label, lists in listed.items():
         for name in chain(*lists):

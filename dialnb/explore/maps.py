@@ -8,7 +8,6 @@ from base64 import b64encode
 from dataclasses import dataclass
 from html import escape
 from itertools import product
-from pathlib import Path
 from textwrap import wrap
 
 from matplotlib.figure import Figure
@@ -22,7 +21,7 @@ from dialnb.plots.style import looks, png, require
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
 """The label of one's own sentences, which stand out."""
-LOOK = read_yaml(Path(__file__).with_name("map.yaml"))
+LOOK = read_yaml(__file__, "map.yaml")
 
 
 def _plain(text: str) -> str:

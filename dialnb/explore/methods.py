@@ -27,7 +27,7 @@ from dialnb.runs.stages import default_cache
 RAW = "raw"
 """The encoder as it is, among the methods."""
 
-TOUR = read_yaml(Path(__file__).with_name("methods.yaml"))
+TOUR = read_yaml(__file__, "methods.yaml")
 
 
 class Size(NamedTuple):

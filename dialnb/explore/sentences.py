@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 
 import numpy as np
 from pandas import DataFrame, Series
@@ -20,7 +19,6 @@ from dialnb.explore.methods import RAW, Methods, size_of
 from dialnb.explore.panel import Control, Panel, table
 from dialnb.files import read_yaml
 
-SHARED_INTENTS = Path(__file__).with_name("intents.yaml")
 COLOURS = ("intent", "corpus", "method")
 
 
@@ -167,7 +165,7 @@ class Space:
 def _shared_utterances(count: int) -> DataFrame:
     """Text, intent and corpus of utterances that ask for the same in several corpora, those of test splits first."""
     variants, rows = dict(INTENT_SETS.values()), []
-    for intent, named in read_yaml(SHARED_INTENTS).items():
+    for intent, named in read_yaml(__file__, "intents.yaml").items():
         for corpus, name in named.items():
             records = load(f"bundled/{corpus}", variants[corpus]).filter(intent=name, split=("test", "train"))
             texts = [*records.filter(split="test").texts(), *records.texts()]

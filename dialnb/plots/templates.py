@@ -1,7 +1,5 @@
 """TaDSE's drawings on real utterances: what templates add to a space (F1), the losses (F2), the whole system (F3)."""
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
@@ -11,7 +9,6 @@ from dialnb.files import read_yaml
 from dialnb.plots.sketch import DASHED, Page, wrapped
 from dialnb.plots.style import BLUE, GREEN, LINE, ORANGE, RED, SOFT, WIDE, drawn_from
 
-SYSTEM = Path(__file__).with_name("template_system.yaml")
 KINDS = ("utterance", "other", "template", "filled")
 """What a row of the data may be, other than the values of a slot type."""
 
@@ -95,5 +92,5 @@ def template_system(data: DataFrame) -> Figure:
         "filled": "\n".join(wrapped(text, 40, most=1) for text in texts["filled"]),
     }
     page = Page("From an utterance to three losses")
-    page.draw(read_yaml(SYSTEM), words)
+    page.draw(read_yaml(__file__, "template_system.yaml"), words)
     return page.cut(4.9)

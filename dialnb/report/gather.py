@@ -189,7 +189,7 @@ def read_record(path: Path, kind: str) -> Values:
         record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
-    shapes = read_yaml(Path(__file__).with_name("shapes.yaml"))
+    shapes = read_yaml(__file__, "shapes.yaml")
     misfits = Draft202012Validator(shapes[kind]).iter_errors(record)
     wrong = [f"{misfit.message} (at {misfit.json_path})" for misfit in misfits]
     if wrong:

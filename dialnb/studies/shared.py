@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from dialnb.runs.grid import Model
 from dialnb.training.pretrain import PretrainingRecipe
 from dialnb.training.settings import PRINTED
 
-NAMES = read_yaml(Path(__file__).with_name("names.yaml"))
+NAMES = read_yaml(__file__, "names.yaml")
 """By paper: checkpoints by row, and the names that datasets have in its tables."""
 
 

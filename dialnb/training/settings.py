@@ -4,7 +4,6 @@ from __future__ import annotations  # the command line reads types as they are w
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from dialnb.errors import BadParameter, check_known
 from dialnb.files import read_yaml
@@ -95,6 +94,5 @@ def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> f
     return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
 
 
-LISTED = Path(__file__).with_name("settings.yaml")
-PRINTED = {name: TrainingSettings(**given) for name, given in read_yaml(LISTED).items()}
+PRINTED = {name: TrainingSettings(**given) for name, given in read_yaml(__file__, "settings.yaml").items()}
 """What the papers print, by recipe or paper."""
