@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import linecache
 import math
 import os
 import shutil
@@ -28,7 +29,7 @@ from dialnb.files import sha256
 from dialnb.models.selector import Selector
 from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
 from dialnb.runs.results import read_record, read_result, write_result
-from dialnb.runs.stages import StageCache
+from dialnb.runs.stages import StageCache, stage_key
 from dialnb.training import TrainingResult
 
 HERE = Path(__file__).parent
@@ -95,19 +96,36 @@ def test_what_cannot_be_keyed_is_refused_with_its_name():
 LIBRARY = {
     "shelf/__init__.py": "from shelf.sums import add\n",
     "shelf/sums.py": "STEP = 1\n\ndef add(x):\n    return x + STEP\n\ndef unused(x):\n    return x\n",
-    "shelf/work.py": '''from shelf import add
+    "shelf/work.py": '''from dataclasses import dataclass
+from shelf import add
 
 def stage(x):
     """Words."""
     from shelf.late import finish
-    return finish(helper(x))
+    return finish(helper(x)) + words() + len(SHOWN)
 
 def helper(x):
     return add(x)  # a remark
 
 def other(x):
     return x
+
+def words():
+    return len(read("words.yaml"))
+
+def read(name):
+    from pathlib import Path
+    return Path(__file__).with_name(name).read_text()
+
+SHOWN = read("shown.yaml")
+
+@dataclass
+class Shelf:
+    def read(self):
+        return add(3)
 ''',
+    "shelf/words.yaml": "a: 1\n",
+    "shelf/shown.yaml": "a: 1\n",
     "shelf/late.py": "class Finisher:\n    def __call__(self, x):\n        return x\n\nfinish = Finisher()\n",
 }
 
@@ -139,6 +157,7 @@ def version(tmp_path, monkeypatch):
         ("shelf/sums.py", "x + STEP", "x - STEP"),
         ("shelf/sums.py", "STEP = 1", "STEP = 2"),
         ("shelf/late.py", "        return x", "        return -x"),
+        ("shelf/words.yaml", "a: 1", "a: 2"),
     ],
 )
 def test_a_change_in_any_code_that_the_stage_reaches_is_a_new_version(version, file, old, new):
@@ -152,10 +171,93 @@ def test_a_change_in_any_code_that_the_stage_reaches_is_a_new_version(version, f
         ("shelf/work.py", "  # a remark", ""),
         ("shelf/work.py", "def other(x):\n    return x", "def other(x):\n    return -x"),
         ("shelf/sums.py", "def unused(x):\n    return x", "def unused(x):\n    return -x"),
+        ("shelf/shown.yaml", "a: 1", "a: 2"),  # read when the module is imported: it comes as an input
     ],
 )
 def test_comments_docstrings_and_code_that_it_does_not_reach_change_nothing(version, file, old, new):
     assert version() == version(file, old, new)
+
+
+def read_all(data) -> int:
+    return data.read()
+
+
+def test_code_that_the_class_of_an_input_reaches_changes_the_key(version):
+    """The function knows a reading only as something that can be read."""
+
+    def key(*change: str) -> str:
+        version(*change)
+        return stage_key(read_all, {"data": sys.modules["shelf.work"].Shelf(), "more": [None, 1, "a"]})
+
+    assert key() == key() != key("shelf/sums.py", "x + STEP", "x - STEP")
+
+
+def test_the_order_of_inputs_does_not_matter():
+    inputs = {"data": Recipe("a"), "x": 2}
+    assert stage_key(read_all, inputs) == stage_key(read_all, dict(reversed(inputs.items())))
+
+
+def typed(text: str, name: str):
+    """What a cell of a notebook defines: Python knows the source of its functions, and of no class."""
+    place, cell = f"<cell {len(linecache.cache)}>", {"__name__": "__main__"}
+    linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
+    exec(compile(text, place, "exec"), cell)  # noqa: S102 (as a kernel does)
+    return cell[name]
+
+
+def test_a_function_of_a_notebook_may_have_the_name_of_one_that_it_calls(version):
+    def own(*change: str) -> str:
+        version(*change)
+        return code_version(
+            typed("from shelf.work import stage as theirs\ndef stage(x):\n    return theirs(x)\n", "stage")
+        )
+
+    assert own() == own() != own("shelf/sums.py", "x + STEP", "x - STEP")
+
+
+CLASS = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Mine:
+    size: int = 1
+
+    @property
+    def twice(self):
+        return 2 * self.size
+
+    def read(self):
+        return [self.twice]
+
+def stage():
+    return Mine().read()
+"""
+
+
+@pytest.mark.parametrize("name", ["Mine", "stage"])
+def test_a_class_that_was_typed_into_a_notebook_counts_by_its_functions(name):
+    first, again = (code_version(typed(CLASS, name)) for _ in range(2))
+    changes = ("[self.twice]", "[-self.twice]"), ("2 * self.size", "3 * self.size")
+    assert first == again and len({first, *(code_version(typed(CLASS.replace(*each), name)) for each in changes)}) == 3
+
+
+def readers_of_lists():
+    from dialnb.evaluation import diaeval
+    from dialnb.examples.readings import SpokenTemplates, Templates
+    from dialnb.studies import tadse, tasks
+
+    yield from ((part, "acts", "_mapping") for part in (diaeval.actions_of, tasks.actions_of))
+    yield from ((part, "recogniser", "gazetteer") for part in (tadse.statistics_of, Templates, SpokenTemplates))
+
+
+@pytest.mark.parametrize(("start", "module", "function"), list(readers_of_lists()))
+def test_lists_that_come_with_the_library_belong_to_the_version_of_what_reads_them(start, module, function):
+    from dialnb import examples
+    from dialnb.runs.fingerprints import _visit_object
+
+    reached, file = {}, "acts.yaml" if module == "acts" else "gazetteer.yaml"
+    _visit_object(start, reached)
+    assert sha256(Path(examples.__file__).with_name(file)) in reached[f"dialnb.examples.{module}", function]
 
 
 # --- storage ----------------------------------------------------------------------------------------------------------

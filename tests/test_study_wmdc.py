@@ -229,11 +229,14 @@ def test_curves_hold_the_share_of_the_top_percent_exactly():
 
 
 def test_bundled_corpora_are_counted_one_by_one():
-    found = wmdc.count_corpora({"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}, 20, 5, 2, 6)
+    corpora = {"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}
+    found = wmdc.count_corpora(corpora, ["WOZ2.0"], 20, 5, 2, 6)
     assert found["sizes"]["dialogues"].tolist() == [20, 20]
     assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", wmdc.WHOLE]
     assert len(found["rare"]) == 5 and found["pairs"].groupby("draw").size().tolist() == [6, 6]
     assert {len(context) for context in found["pairs"]["context"]} == {3}
+    of_both, of_one = (sum(found["frequencies"][part].values()) for part in ("every", "nine"))
+    assert of_one < of_both, "STAR is not among those of TOD-BERT"
 
 
 def test_the_drawing_weighs_frequent_utterances_less():

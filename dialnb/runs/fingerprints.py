@@ -2,7 +2,8 @@
 
 Code counts by what it does: the syntax tree without docstrings, so that a comment or a line break never retrains a
 model. From the stage's function every name is followed into the definitions of its own package, and no further: a
-changed loss redoes the models that use it, a changed plot nothing at all.
+changed loss redoes the models that use it, a changed plot nothing at all. A file beside a module that a function names
+counts with it, by its bytes; what a module reads when it is imported has to come to a stage as an input.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import dataclasses
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -117,20 +119,23 @@ def code_version(function: Callable) -> str:
 
 def _visit_object(value: Any, seen: Reached) -> None:
     """Follow a module, function or class; one that was typed into a notebook reaches what its names stand for there."""
+    is_class, module = inspect.isclass(value), getattr(value, "__module__", "")
     if isinstance(value, ModuleType):
-        return _visit([(value.__name__, "*")], seen)
-    if not (inspect.isfunction(value) or inspect.isclass(value)):
-        return None
-    module = value.__module__
-    if module != "__main__" and getattr(sys.modules.get(module), "__file__", None):
-        return _visit([(module, value.__qualname__.split(".")[0])], seen)
-    if ("__main__", value.__qualname__) in seen:
-        return None
-    tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
-    seen["__main__", value.__qualname__] = _code(tree)
-    for name in sorted(_names(tree)):
-        _visit_object(getattr(value, "__globals__", {}).get(name), seen)
-    return _visit([place for _, place in _imports(tree, "__main__")], seen)
+        _visit([(value.__name__, "*")], seen)
+    elif not (is_class or inspect.isfunction(value)):
+        return
+    elif module != "__main__" and getattr(sys.modules.get(module), "__file__", None):
+        _visit([(module, value.__qualname__.split(".")[0])], seen)
+    elif is_class:  # Python finds no source of it, but that of its functions
+        for part in vars(value).values():
+            with suppress(OSError):  # those that a dataclass writes have none
+                _visit_object(getattr(part, "fget", part), seen)
+    elif ("__main__", value.__qualname__) not in seen:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
+        seen["__main__", value.__qualname__] = _code(tree)
+        for name in _names(tree):
+            _visit_object(value.__globals__.get(name), seen)
+        _visit([place for _, place in _imports(tree, "__main__")], seen)
 
 
 def _visit(todo: list[Place], seen: Reached) -> None:
@@ -141,7 +146,9 @@ def _visit(todo: list[Place], seen: Reached) -> None:
         if path is None or (module, name) in seen:
             continue
         code, names, imports = _parsed(module, path, path.stat().st_mtime_ns)
-        seen[module, name] = code.get(name, "")
+        text = code.get(name, "")
+        files = map(path.with_name, re.findall(r"'([\w-]+\.[\w.]+)'", text) if "def " in text else ())
+        seen[module, name] = text + "".join(map(sha256, filter(Path.is_file, files)))
         if name == "*":
             todo += [(module, each) for each in (*code, *imports)]  # what a package imports, it offers
         elif name in code:

@@ -154,8 +154,8 @@ class StageCache:
 
 
 def stage_key(function: Callable, inputs: Values) -> str:
-    """The name of a result: a hash of the function, the code it reaches, and its inputs."""
-    hashes = {name: fingerprint(value, name) for name, value in inputs.items()}
+    """The name of a result: a hash of the function, its inputs, and the code that it and their classes reach."""
+    hashes = {name: (fingerprint(value, name), code_version(type(value))) for name, value in inputs.items()}
     parts = [f"{function.__module__}.{function.__qualname__}", code_version(function), hashes]
     return fingerprint(parts)[:32]
 

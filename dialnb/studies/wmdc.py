@@ -78,13 +78,14 @@ def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
 
 def count_corpora(
     corpora: dict[str, Dataset],
+    tod_bert: Sequence[str],
     limit: Limit,
     rare: int,
     draws: int,
     pairs: int,
 ) -> Values:
-    """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of the nine
-    corpora of TOD-BERT (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
+    """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of those
+    of ``tod_bert`` (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
     sizes, curves, dialogues = [], [], []
     every, nine = Counter(), Counter()
     for label, records in corpora.items():
@@ -92,7 +93,7 @@ def count_corpora(
         said = [talk.utterances for talk in Dialogues([part]).read()]
         frequencies = response_frequencies(said)
         every += frequencies
-        if label in NAMED["corpora"]:
+        if label in tod_bert:
             nine += frequencies
         domains = {re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}  # SGD numbers them
         sizes.append(
