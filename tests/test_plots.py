@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import lzma
 from itertools import product
 
@@ -10,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from PIL import Image
 
 from dialnb import plots
 from dialnb.errors import DataError
-from dialnb.plots.style import INK, looks
+from dialnb.plots.style import INK, looks, png, smaller
 from dialnb.runs.figures import STYLES, redraw, save_figure
 
 
@@ -274,3 +276,16 @@ def test_a_figure_called_by_itself_has_the_style_of_the_project_and_slides_are_l
     assert plain.axes[0].title.get_fontsize() == plots.STYLE["font.size"]
     assert slides.axes[0].yaxis.label.get_fontsize() == 16
     assert slides.get_figwidth() > plain.get_figwidth()
+
+
+def test_a_light_band_keeps_its_hue_in_a_stored_picture():
+    random = np.random.default_rng(0)
+    settings = product("ABCDE", ("I2", "Siamese-s", "Siamese-m"), (1, 2, 3, 4), range(3))
+    data = pd.DataFrame(settings, columns=["panel", "model", "turns", "seed"])
+    data["value"] = 60 + 2 * random.normal(size=len(data))
+    drawn = png(plots.sweep(data, x="turns", line="model", panels="panel"))
+    before, after = (np.asarray(Image.open(io.BytesIO(each)).convert("RGB"), int) for each in (drawn, smaller(drawn)))
+    shades, counts = np.unique(before.reshape(-1, 3), axis=0, return_counts=True)
+    for shade in shades[counts > 0.005 * counts.sum()]:  # the bands and where they overlap
+        stored = after[(before == shade).all(axis=2)][0]
+        assert np.abs((stored - stored.mean()) - (shade - shade.mean())).max() < 6, (shade, stored)
