@@ -23,14 +23,14 @@ from papermill.cli import papermill as papermill_command
 from dialnb import cli
 
 
-def from_notebook(slug: str, folder: Path) -> SimpleNamespace:
-    """The functions that a notebook defines in its cells, beside what it imports; nothing else of it is executed."""
+def from_notebook(slug: str, folder: Path, *names: str) -> SimpleNamespace:
+    """Functions that a notebook defines in its cells, beside what it imports; nothing else of it is executed."""
     path = Path(__file__).resolve().parent.parent / "notebooks" / f"{slug}.ipynb"
-    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     kept = []
-    for cell in cells:
-        parts = ast.parse("".join(cell["source"])).body
-        kept += [part for part in parts if isinstance(part, ast.Import | ast.ImportFrom | ast.FunctionDef)]
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for part in ast.parse("".join(cell["source"])).body if cell["cell_type"] == "code" else ():
+            if isinstance(part, ast.Import | ast.ImportFrom) or getattr(part, "name", None) in names:
+                kept.append(part)
     module = folder / f"{slug}.py"
     module.write_text(ast.unparse(ast.Module(kept, [])), encoding="utf-8")
     return SimpleNamespace(**runpy.run_path(str(module)))

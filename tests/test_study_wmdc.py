@@ -37,7 +37,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    return from_notebook("wmdc", tmp_path_factory.mktemp("notebook"))
+    defined = ("benchmark_rows", "known_domains", "figure_data")
+    return from_notebook("wmdc", tmp_path_factory.mktemp("notebook"), *defined)
 
 
 def made(folder: Path, records: list, name: str = "made", variant: str = "") -> Dataset:
