@@ -12,7 +12,6 @@ import torch
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.claims.papers import load_paper, select
 from dialnb.data import Dataset, load
 from dialnb.errors import check_known
 from dialnb.evaluation import (
@@ -38,8 +37,7 @@ from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
-from dialnb.studies.shared import NAMES, count_rows
-from dialnb.training.recipes import scaled
+from dialnb.studies.shared import NAMES
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
 NAMED = NAMES["tadse"]
@@ -107,24 +105,6 @@ def model(
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
     given = {"start": "SimCSE", "settings": settings, "options": options}
     return Model(recipe, data=templates, pooling=pooling, **given | changes)
-
-
-def chosen_rates(rows: DataFrame) -> dict[str, float]:
-    """The rate of each model with the best accuracy on average over the development sets, the smallest of equals."""
-    if rows.empty:
-        return {}
-    means = rows.pivot_table("value", "model", "rate", sort=False).sort_index(axis=1)
-    return {name: float(rate) for name, rate in means.idxmax(axis=1).items()}
-
-
-def rate_of_printed_movement(made: Model) -> float:
-    """The rate at which the steps of a model can move a weight as far as the printed rate in all printed steps."""
-    printed = made.printed
-    epochs = made.settings["epochs"] or printed.epochs
-    fillings = sum(len(part) for part in made.data.read())
-    batch = made.settings["batch_size"] or printed.batch_size
-    taken = scaled(printed, **made.settings).total_steps(-(-fillings // batch))
-    return printed.learning_rate * epochs * fillings / printed.batch_size / taken
 
 
 def placeholders(records: Dataset) -> list[str]:
@@ -333,17 +313,6 @@ def space_of(
             yield values, {"protocol": protocol, "n": len(part), "seed": seed, "compression": ratio}
 
 
-def shape_rows(rows: DataFrame) -> DataFrame:
-    """Deal the rows of `space_of` out to F5 and F8 (by folds), X-geometry (of all) and the clusters of F4, F9, F10."""
-    folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
-    clusters = folds[folds["metric"] == "Silhouette"]
-    parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
-    for figure, dataset, name, ratio, shown in NAMED["clusters"]:
-        where = {"dataset": dataset, "model": name, "compression": ratio}
-        parts.append(select(clusters, where).assign(table=figure, model=shown))
-    return stacked(parts)
-
-
 def plane_of(
     encoder: Encoder,
     records: Dataset,
@@ -375,34 +344,6 @@ def stand_in(dataset: str, records: Dataset) -> str:
     if dataset == "CLINC150":
         return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
     return "" if records.variant.endswith("official") else NAMED["stand_ins"].get(dataset, "")
-
-
-def toy_counts(toy: Examples) -> dict[str, int]:
-    """T2: three utterances, one template, nine distinct fillings, of which six are new."""
-    made = Augmentation(toy, k=3)
-    sentences = set(made)
-    return {
-        "input_sentences": len(toy),
-        "slot_types": len(made.book),
-        "values_per_slot": max(map(len, made.book.values())),
-        "templates": len(set(made.templates)),
-        "synthetic_sentences": len(sentences - {row.text for row in toy}),
-        "total": len(sentences),
-    }
-
-
-def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[Values]:
-    """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
-    counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
-    counts |= {table: book.get(label, {}) for table, label in NAMED["books"].items()}
-    rows = []
-    for table, mentions in counts.items():
-        printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
-        frequent = [name for name, _ in Counter(mentions).most_common(5)]
-        for name in dict.fromkeys([*printed, *frequent]):
-            cells = {"count": mentions.get(name, 0)}
-            rows += count_rows("column", cells, substitute, n=1, table=table, model=name)
-    return rows
 
 
 def drawing(each: int = 3) -> DataFrame:
