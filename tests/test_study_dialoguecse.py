@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path as MplPath
+from shared import from_notebook
 
 from dialnb import plots
 from dialnb.claims import judge_claims
@@ -380,11 +381,12 @@ def test_an_encoder_that_has_read_nothing_of_it_is_adapted_to_all_text():
 # --- settings and figures ---------------------------------------------------------------------------------------------
 
 
-def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus):
+def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus, tmp_path):
+    values_of = from_notebook("dialoguecse", tmp_path, "values_of").values_of
     run, own = fake_run("gpu"), toy(corpus)
-    values = dialoguecse.values_of(run, own, "dialogues", (5, 12, 100))
-    assert values == [5, 12] and dialoguecse.values_of(run, own, "dialogues", ()) == []
-    assert dialoguecse.values_of(run, own, "turns", (1, 2)) == [1, 2]
+    values = values_of(run, own, "dialogues", (5, 12, 100))
+    assert values == [5, 12] and values_of(run, own, "dialogues", ()) == []
+    assert values_of(run, own, "turns", (1, 2)) == [1, 2]
     changes = [("dialogues", value) for value in values]
     changes += [("turns", 1), ("sides", "past"), ("temperature", 0.5), ("negatives", 1), ("freeze", 0)]
     for what, value in changes:
