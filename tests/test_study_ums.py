@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("statistics", "count_lists", "least_skill", "most_saved")
+    defined = ("statistics", "count_lists", "least_skill", "most_saved", "rows_for")
     return from_notebook("ums", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -152,10 +152,10 @@ def test_every_epoch_is_scored_and_the_best_on_validation_is_kept(trained):
     assert ums.first_is_right(trained["selector"].score(dev), dev).mean() == pytest.approx(best)
 
 
-def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(trained):
+def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(trained, notebook):
     asked = {"records": trained["parts"], "dataset": "made", "groups": None, "max_length": 64}
     found = ums.answer_of(trained["selector"], seeds=(0, 1), kinds=("random", "last"), **asked)
-    rows = ums.rows_for("X-encoders", found["rows"])
+    rows = notebook.rows_for("X-encoders", found["rows"])
     seeds = rows.groupby("adversary")["seed"].nunique().to_dict()
     assert seeds == {"random": 2, "last": 1}
     drawn = rows.query("protocol == 'paper' and adversary == 'random'").set_index("metric")["value"]
@@ -163,7 +163,7 @@ def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(traine
     assert found["items"].query("metric == 'Adversarial first'")["value"].mean() == pytest.approx(share)
     assert len(found["scores"]) == 12 and found["scores"][["response", "adversary"]].stack().between(0, 1).all()
     plain = ums.answer_of(tiny.encoder(), seeds=(0,), kinds=("random",), **asked)["rows"]
-    assert plain["value"].between(-1, 1).all() and ums.rows_for("T2", plain)["n"].eq(12).all()
+    assert plain["value"].between(-1, 1).all() and notebook.rows_for("T2", plain)["n"].eq(12).all()
 
 
 def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):

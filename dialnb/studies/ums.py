@@ -37,7 +37,9 @@ from dialnb.runs.grid import Model, Watch
 from dialnb.studies.shared import NAMES, from_scratch, shape_of
 from dialnb.training.pretrain import GOES_ON
 
-MODELS = NAMES["ums"]["models"]
+MODELS, TABLES = NAMES["ums"]["models"], NAMES["ums"]["tables"]
+"""The rows of the paper; and what of a model's rows a table takes, where it does not take all of response selection."""
+
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
 SENTENCES = 128
@@ -228,17 +230,6 @@ def right_and_adversary(scorer: Scorer, asked: Groups, seed: int) -> DataFrame:
             }
         )
     return DataFrame(rows)
-
-
-TABLES = NAMES["ums"]["tables"]
-"""What of a model's rows a table takes; the others take all of response selection."""
-
-
-def rows_for(table: str, rows: DataFrame) -> DataFrame:
-    """What of a model's rows a table takes."""
-    if table not in TABLES:
-        return rows[rows["task"].eq("response selection")].dropna(axis="columns", how="all")
-    return rows.query(TABLES[table]) if "adversary" in rows else rows.iloc[:0]
 
 
 # --- special tokens ---------------------------------------------------------------------------------------------------
