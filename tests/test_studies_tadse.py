@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("toy_counts", "book_rows", "chosen_rates", "rate_of_printed_movement", "shape_rows")
+    defined = ("drawing", "toy_counts", "book_rows", "chosen_rates", "rate_of_printed_movement", "shape_rows")
     return from_notebook("tadse", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -95,8 +95,8 @@ def test_the_entity_book_lists_printed_values_and_our_own_most_frequent(notebook
     assert by_table["T7", "NORP"] == 14 and by_table["T7", "DATE"] == 0
 
 
-def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates():
-    drawn = tadse.drawing()
+def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates(notebook):
+    drawn = notebook.drawing()
     assert drawn["intent"].unique().tolist() == ["PlayMusic", "BookRestaurant"]
     for _, part in drawn.groupby("intent"):
         texts = part.groupby("kind")["text"].apply(list)

@@ -12,7 +12,7 @@ import torch
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.data import Dataset, load
+from dialnb.data import Dataset
 from dialnb.errors import check_known
 from dialnb.evaluation import (
     EncodeOnce,
@@ -32,7 +32,7 @@ from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
-from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
+from dialnb.examples.templates import RULES, entity_book, make_template
 from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
@@ -329,7 +329,7 @@ def plane_of(
     return plane.assign(label=[row.intent.removeprefix("atis_") for row in test], text=shared)
 
 
-# --- counts and drawings ----------------------------------------------------------------------------------------------
+# --- counts -----------------------------------------------------------------------------------------------------------
 
 
 def statistics_of(source: Filled) -> Values:
@@ -337,25 +337,3 @@ def statistics_of(source: Filled) -> Values:
     made = source.augmentation()
     book = {name: dict(counts.most_common()) for name, counts in made.book.items()}
     return {"statistics": made.statistics, "book": book}
-
-
-def stand_in(dataset: str, records: Dataset) -> str:
-    """What our data have in place of the paper's; empty where they are its own."""
-    if dataset == "CLINC150":
-        return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
-    return "" if records.variant.endswith("official") else NAMED["stand_ins"].get(dataset, "")
-
-
-def drawing(each: int = 3) -> DataFrame:
-    """For F1 and F3: utterances of SNIPS with two slots, two others of the intent of each, its template with values of
-    the Entity Book, and what these give."""
-    rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
-    for row in (train[3], train[124]):
-        made = Augmentation([row], k=each, book=entity_book([row, *train]))
-        new = [text for text in made if text != row.text]
-        same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
-        texts = [("utterance", row.text), *(("other", text) for text in same[:2]), ("template", make_template(row))]
-        texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
-        texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
-        rows += [(row.intent, *text) for text in texts]
-    return DataFrame(rows, columns=["intent", "kind", "text"])
