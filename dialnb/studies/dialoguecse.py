@@ -26,7 +26,7 @@ from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.runs.run import AS_IT_COMES
-from dialnb.studies.shared import NAMES, changed, from_scratch, shape_of
+from dialnb.studies.shared import NAMES, from_scratch, shape_of
 
 Queries = Sequence[RetrievalQuery]
 SLUG = "dialoguecse"
@@ -225,21 +225,6 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
         }
     options |= changes.pop("options", {})
     return Model(recipe, options=options, **given | changes)
-
-
-def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model:
-    """A model of the notebook with one thing changed, which is a column of its rows. All models of a sweep have equally
-    many steps and looks at the development pairs, however much they read."""
-    varied = model(recipe, s, corpus, labels={"model": recipe, what: value}, seeds=s["train_seeds"][: s["sweep_seeds"]])
-    steps, fields = s["sweep_steps"], {}
-    settings = {"max_steps": steps, "epochs": steps, "evaluate_every": -(-steps // 3)} if steps else {}
-    if what == "dialogues":
-        fields["data"] = replace(corpus.dialogues, limit=value)
-    elif what == "freeze":
-        settings[what] = value
-    else:
-        fields["options"] = varied.options | {what: value}
-    return changed(varied, settings, **fields)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------

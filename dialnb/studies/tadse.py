@@ -117,13 +117,6 @@ def order_name(k: int) -> str:
     return f"top-{k}" if k else "none"
 
 
-def orders(dataset: str, wanted: Sequence[int]) -> list[int]:
-    """The k of T4's columns for a dataset: ATIS has top-2 in place of top-3, and no top-5."""
-    if dataset != "ATIS":
-        return list(wanted)
-    return [2 if k == 3 else k for k in wanted if k != 5]
-
-
 def single(loss: str, dataset: str, k: int | None = None) -> str:
     """Name a model that reads one dataset, filled with ``k`` values (default: as many as in Table 1)."""
     return f"{loss} on {dataset}, {order_name(RULES[dataset][0] if k is None else k)}"
