@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
+import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import processes
 import pytest
@@ -17,6 +21,19 @@ from filelock import FileLock
 from papermill.cli import papermill as papermill_command
 
 from dialnb import cli
+
+
+def from_notebook(slug: str, folder: Path, *names: str) -> SimpleNamespace:
+    """Functions that a notebook defines in its cells, beside what it imports; nothing else of it is executed."""
+    path = Path(__file__).resolve().parent.parent / "notebooks" / f"{slug}.ipynb"
+    kept = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for part in ast.parse("".join(cell["source"])).body if cell["cell_type"] == "code" else ():
+            if isinstance(part, ast.Import | ast.ImportFrom) or getattr(part, "name", None) in names:
+                kept.append(part)
+    module = folder / f"{slug}.py"
+    module.write_text(ast.unparse(ast.Module(kept, [])), encoding="utf-8")
+    return SimpleNamespace(**runpy.run_path(str(module)))
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:

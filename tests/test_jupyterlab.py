@@ -125,7 +125,7 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     )
     browser.wait(f"({output_of})({cell}).includes('done in')")
     assert "stage train pull" in browser.run(f"({output_of})({cell})")
-    cell = change_cell(browser, "trained = dse.better_pooling(trained, pooled)", lambda code: OWN_TASK)
+    cell = change_cell(browser, "trained = better_pooling(trained, pooled)", lambda code: OWN_TASK)
     browser.wait(f"{cell}.querySelectorAll('table').length === 2")
     tables = browser.run(f"[...{cell}.querySelectorAll('table')].map(table => table.textContent)")
     page_through(browser, "dse-changed")

@@ -34,7 +34,7 @@ from dialnb.runs import start
 from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, matrix, wmdc
-from dialnb.studies.matrix import by_group, cost, steps_for, tokens_a_second
+from dialnb.studies.matrix import by_group
 from dialnb.studies.matrix_guide import difference, page, picks, recommended
 from dialnb.training import TrainingResult
 from tools.record import judge_again
@@ -114,12 +114,19 @@ def test_both_figures_name_every_method():
 # --- budget -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    defined = ("steps_for", "cost", "tokens_a_second")
+    return shared.from_notebook("matrix", tmp_path_factory.mktemp("notebook"), *defined)
+
+
 def result(steps: int, tokens: float, resumed_at: int = 0) -> TrainingResult:
     done = (steps - resumed_at) / steps
     return TrainingResult(steps, pd.DataFrame(), 10 * done, steps * 5 / 10, tokens / 10, 0.0, resumed_at)
 
 
-def test_steps_follow_from_the_tokens_of_a_step():
+def test_steps_follow_from_the_tokens_of_a_step(notebook):
+    steps_for, cost = notebook.steps_for, notebook.cost
     assert steps_for(10_000, 5, result(4, 400)) == 100  # the pilot had five examples in a step, of 20 tokens each
     assert steps_for(10_000, 50, result(4, 400)) == 10
     assert steps_for(10, 5, result(4, 400)) == 1
@@ -135,7 +142,7 @@ def matrix_run(**settings) -> SimpleNamespace:
     return run
 
 
-def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
+def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path, notebook):
     run, talks = matrix_run(batch_size=8, tokens=12_000), Dialogues([load("bundled/dialogues")[:40]])
     wide = load_profiles("ums").resolve("smoke", overrides={"batch_size": 32})  # right rows are longer: a pilot of many
     elsewhere, run.elsewhere = run.elsewhere, lambda slug: wide if slug == "ums" else elsewhere(slug)
@@ -147,11 +154,11 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path):
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
             whole = matrix.method(run, method, talks, 1)
-            steps = steps_for(12_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
-        assert cost(found)["Tokens (thousands)"] == pytest.approx(12, rel=0.2), method
+            steps = notebook.steps_for(12_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
+        assert notebook.cost(found)["Tokens (thousands)"] == pytest.approx(12, rel=0.2), method
 
 
-def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
+def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path, notebook):
     run, asked = matrix_run(batch_size=6, timed_steps=12), []
 
     def stage(name: str, function, **inputs):
@@ -159,7 +166,7 @@ def test_the_pace_is_that_of_whole_batches_after_a_warm_up(tmp_path):
         return function(**inputs, folder=tmp_path / name)
 
     run.stage = stage
-    assert tokens_a_second(run, "DSE", Dialogues([load("bundled/dialogues")[:40]], 40)) > 0
+    assert notebook.tokens_a_second(run, "DSE", Dialogues([load("bundled/dialogues")[:40]], 40)) > 0
     assert asked == [("warm up DSE", 10, 6), ("time DSE", 12, 6)]
 
 

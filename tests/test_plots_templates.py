@@ -5,26 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from shared import from_notebook
 
 from dialnb import plots
 from dialnb.errors import DataError
-from dialnb.studies.tadse import drawing
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> pd.DataFrame:
+    """What the notebook draws."""
+    return from_notebook("tadse", tmp_path_factory.mktemp("notebook"), "drawing").drawing()
 
 
 def words(figure) -> str:
     return " ".join(text.get_text().replace("\n", " ") for axes in figure.axes for text in axes.texts)
 
 
-def test_the_drawing_of_clusters_shows_utterances_templates_and_fillings():
-    data = drawing()
+def test_the_drawing_of_clusters_shows_utterances_templates_and_fillings(data):
     shown = words(plots.template_clusters(data))
     assert all(intent in shown for intent in data["intent"].unique())
     for text in data[data["kind"].isin(["utterance", "template", "filled"])]["text"]:
         assert text in shown
 
 
-def test_the_system_shows_the_values_of_the_entity_book_and_all_losses():
-    shown = words(plots.template_system(drawing()))
+def test_the_system_shows_the_values_of_the_entity_book_and_all_losses(data):
+    shown = words(plots.template_system(data))
     assert all(
         part in shown for part in ("music_item: song", "{SLOT}", "L_u", "L_t", "L_pair", "M_A", "λ t + (1 − λ) u")
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+from shared import from_notebook
 
 from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table, published
@@ -130,7 +131,8 @@ def test_each_baseline_may_have_a_rate_and_steps_of_its_own(corpus):
     assert steps == dict.fromkeys(("DSE-dropout", "DSE"), s["max_steps"]) | own_papers
 
 
-def test_a_model_is_read_with_the_pooling_that_development_data_prefer():
+def test_a_model_is_read_with_the_pooling_that_development_data_prefer(tmp_path):
+    better_pooling = from_notebook("dse", tmp_path, "better_pooling").better_pooling
     records = load("bundled/CLINC150", "full")
     few = {"shots": (1,), "seeds": (0,)}
     rows = tasks.poolings_of(tiny.encoder(), records, "CLINC150", 60, **few)
@@ -141,7 +143,7 @@ def test_a_model_is_read_with_the_pooling_that_development_data_prefer():
     rows = pd.DataFrame(scores, columns=["model", "split", "pooling", "value"])
     results = {(name, seed): {"encoder": tiny.encoder()} for name in ("DSE", "TOD-BERT") for seed in (1, 2)}
     trained = Trained(dict.fromkeys(("DSE", "TOD-BERT"), Model()), results)
-    found = dse.better_pooling(trained, rows)
+    found = better_pooling(trained, rows)
     assert {key: each["encoder"].pooling for key, each in found.results.items()} == {
         ("DSE", 1): "mean",
         ("DSE", 2): "mean",
@@ -149,7 +151,7 @@ def test_a_model_is_read_with_the_pooling_that_development_data_prefer():
         ("TOD-BERT", 2): "cls",
     }
     assert trained["TOD-BERT"].pooling == "mean", "what was trained stays as it is"
-    assert dse.better_pooling(trained, rows.iloc[:0])["TOD-BERT"].pooling == "mean"
+    assert better_pooling(trained, rows.iloc[:0])["TOD-BERT"].pooling == "mean"
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------

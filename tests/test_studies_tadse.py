@@ -11,6 +11,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import from_notebook
 
 from dialnb.claims.papers import compare_table
 from dialnb.data import Dataset
@@ -26,6 +27,12 @@ from dialnb.studies.tadse import ALIGNED, PAIR, Compressed
 from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    defined = ("drawing", "toy_counts", "book_rows", "chosen_rates", "rate_of_printed_movement", "shape_rows", "orders")
+    return from_notebook("tadse", tmp_path_factory.mktemp("notebook"), *defined)
 
 
 def resolved(profile: str, **changes) -> dict:
@@ -57,9 +64,9 @@ def records(tmp_path: Path) -> Dataset:
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_toy_of_table_2_gives_what_is_printed():
+def test_the_toy_of_table_2_gives_what_is_printed(notebook):
     printed = {"input_sentences": 3, "slot_types": 2, "values_per_slot": 3, "templates": 1, "synthetic_sentences": 6}
-    assert tadse.toy_counts([request(what, where) for what, where in zip(WHAT, WHERE)]) == printed | {"total": 9}
+    assert notebook.toy_counts([request(what, where) for what, where in zip(WHAT, WHERE)]) == printed | {"total": 9}
 
 
 def test_a_dataset_to_train_on_is_filled_by_its_rule_or_with_another_k(records):
@@ -81,15 +88,15 @@ def test_entities_stand_in_for_the_slots_of_clinc150():
     assert annotated("SNIPS", said, "rules") == said
 
 
-def test_the_entity_book_lists_printed_values_and_our_own_most_frequent():
-    rows = tadse.book_rows({"NORP": {"french": 5, "welsh": 9}, "GPE": {"rome": 2}}, "rules")
+def test_the_entity_book_lists_printed_values_and_our_own_most_frequent(notebook):
+    rows = notebook.book_rows({"NORP": {"french": 5, "welsh": 9}, "GPE": {"rome": 2}}, "rules")
     by_table = pd.DataFrame(rows).set_index(["table", "model"])["value"]
     assert by_table["T8", "french"] == 5 and by_table["T8", "italian"] == 0 and by_table["T8", "welsh"] == 9
     assert by_table["T7", "NORP"] == 14 and by_table["T7", "DATE"] == 0
 
 
-def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates():
-    drawn = tadse.drawing()
+def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates(notebook):
+    drawn = notebook.drawing()
     assert drawn["intent"].unique().tolist() == ["PlayMusic", "BookRestaurant"]
     for _, part in drawn.groupby("intent"):
         texts = part.groupby("kind")["text"].apply(list)
@@ -100,9 +107,9 @@ def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates()
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def test_atis_has_top_2_in_the_column_of_top_3_and_no_top_5():
-    assert tadse.orders("ATIS", (0, 3, 5)) == [0, 2]
-    assert tadse.orders("SNIPS", (0, 3, 5)) == [0, 3, 5]
+def test_atis_has_top_2_in_the_column_of_top_3_and_no_top_5(notebook):
+    assert notebook.orders("ATIS", (0, 3, 5)) == [0, 2]
+    assert notebook.orders("SNIPS", (0, 3, 5)) == [0, 3, 5]
     assert tadse.single("L_u", "ATIS") == "L_u on ATIS, top-2" and tadse.single("L_u", "ATIS", 0) == "L_u on ATIS, none"
 
 
@@ -138,23 +145,23 @@ def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(
             assert made.options["pooling"] == "mean" == made.pooling
 
 
-def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smallest_of_equals():
+def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smallest_of_equals(notebook):
     rows = [(model, rate, dataset, value) for model, rate, *values in (
         ("TaDSE", 3e-5, 90, 50), ("TaDSE", 1e-5, 80, 70), ("TaDSE", 1e-6, 75, 75),
         ("SimCSE-aug", 1e-6, 1, 2), ("SimCSE-aug", 1e-5, 9, 9), ("SimCSE-aug", 3e-5, 0, 10),
     ) for dataset, value in zip("AB", values)]  # fmt: skip
-    chosen = tadse.chosen_rates(pd.DataFrame(rows, columns=["model", "rate", "dataset", "value"]))
+    chosen = notebook.chosen_rates(pd.DataFrame(rows, columns=["model", "rate", "dataset", "value"]))
     assert chosen == {"TaDSE": 1e-6, "SimCSE-aug": 1e-5}
-    assert tadse.chosen_rates(pd.DataFrame()) == {}
+    assert notebook.chosen_rates(pd.DataFrame()) == {}
 
 
-def test_the_printed_movement_is_the_printed_rate_times_the_printed_steps(records):
+def test_the_printed_movement_is_the_printed_rate_times_the_printed_steps(records, notebook):
     s = resolved("smoke", steps=10, batch_size=4)
     made = tadse.model("TaDSE", s, tadse.filled({"MASSIVE": records}, s))
     fillings = len(made.data.read()[0])
-    assert tadse.rate_of_printed_movement(made) * 10 == pytest.approx(1e-8 * 2 * fillings / 16)
+    assert notebook.rate_of_printed_movement(made) * 10 == pytest.approx(1e-8 * 2 * fillings / 16)
     longer = tadse.model("TaDSE w/ MLP", s, made.data)
-    assert tadse.rate_of_printed_movement(longer) == pytest.approx(4 * tadse.rate_of_printed_movement(made))
+    assert notebook.rate_of_printed_movement(longer) == pytest.approx(4 * notebook.rate_of_printed_movement(made))
 
 
 def test_neighbours_of_development_utterances_choose_rates(records):
@@ -257,13 +264,13 @@ def test_compression_is_chosen_on_dev_and_the_smallest_of_equals_wins(records):
     assert tadse.chosen_ratio(pd.concat([dev, best_on_test])) == 0.2
 
 
-def test_geometry_has_a_value_of_all_and_of_disjoint_folds(records):
+def test_geometry_has_a_value_of_all_and_of_disjoint_folds(records, notebook):
     rows = tadse.space_of(ENCODER, records, None, 2, (0.0, 0.5), dataset="SNIPS")
     counted = rows.groupby(["protocol", "seed"])["n"].first()
     assert counted["paper", 0] == 20 == counted["folds"].sum()
     tight = rows.query("protocol == 'paper' and metric == 'Alignment'").set_index("compression")["value"]
     assert tight[0.5] < tight[0.0], "utterances of one template move together"
-    dealt = tadse.shape_rows(rows.assign(table="F8", model=PAIR))
+    dealt = notebook.shape_rows(rows.assign(table="F8", model=PAIR))
     assert dealt.groupby("table").size().to_dict() == {"F4": 4, "F8": 8, "X-geometry": 6}
     assert set(dealt[dealt["table"] == "F4"]["model"]) == {"TaDSE", "TaDSE compressed 0.5"}
 

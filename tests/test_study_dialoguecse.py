@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path as MplPath
+from shared import from_notebook
 
 from dialnb import plots
 from dialnb.claims import judge_claims
@@ -36,6 +37,12 @@ from dialnb.studies.dialoguecse import Corpus, TestSet
 from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    return from_notebook("dialoguecse", tmp_path_factory.mktemp("notebook"), "values_of", "vary")
+
 
 QUERIES = [RetrievalQuery(i, f"text {i}", ((i + 1) % 6, (i + 2) % 6), ((i + 3) % 6,), "ab"[i % 2]) for i in range(6)]
 
@@ -297,13 +304,13 @@ def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(c
     assert chosen.watch is watch and chosen.start == "BERT(adapt), SGD"
 
 
-def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus):
+def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus, notebook):
     s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4)
     shared = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=None, siamese_m_learning_rate=None)
     own = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 2e-4}
     for recipe in dialoguecse.MATCHING:
         rate = own.get(recipe.partition(",")[0], 1e-4)
-        for made in (dialoguecse.model(recipe, s, toy(corpus)), dialoguecse.vary(recipe, s, toy(corpus), "turns", 1)):
+        for made in (dialoguecse.model(recipe, s, toy(corpus)), notebook.vary(recipe, s, toy(corpus), "turns", 1)):
             assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
         same = job_of(shared, dialoguecse.model(recipe, shared, toy(corpus)), tiny.encoder(), 1)[1]["settings"]
         assert same.learning_rate == 1e-4, recipe
@@ -380,21 +387,22 @@ def test_an_encoder_that_has_read_nothing_of_it_is_adapted_to_all_text():
 # --- settings and figures ---------------------------------------------------------------------------------------------
 
 
-def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus):
+def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus, notebook):
+    values_of, vary = notebook.values_of, notebook.vary
     run, own = fake_run("gpu"), toy(corpus)
-    values = dialoguecse.values_of(run, own, "dialogues", (5, 12, 100))
-    assert values == [5, 12] and dialoguecse.values_of(run, own, "dialogues", ()) == []
-    assert dialoguecse.values_of(run, own, "turns", (1, 2)) == [1, 2]
+    values = values_of(run, own, "dialogues", (5, 12, 100))
+    assert values == [5, 12] and values_of(run, own, "dialogues", ()) == []
+    assert values_of(run, own, "turns", (1, 2)) == [1, 2]
     changes = [("dialogues", value) for value in values]
     changes += [("turns", 1), ("sides", "past"), ("temperature", 0.5), ("negatives", 1), ("freeze", 0)]
     for what, value in changes:
-        varied = dialoguecse.vary("DialogueCSE I2", run.settings, own, what, value)
+        varied = vary("DialogueCSE I2", run.settings, own, what, value)
         assert varied.labels == {"model": "DialogueCSE I2", what: value} and varied.seeds == ()
         made = job_of(run.settings, varied, tiny.encoder(), 1)[1]["settings"]
         assert made.total_steps(1) == made.total_steps(200) == 579 and made.evaluate_every == 193, what
         assert made.freeze == (0 if what == "freeze" else 1)
-    assert dialoguecse.vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5
-    varied = dialoguecse.vary("SiameseBERT-m", run.settings, own, "turns", 1)
+    assert vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5
+    varied = vary("SiameseBERT-m", run.settings, own, "turns", 1)
     assert varied.options == {"negatives": 9, "turns": 1}
     main = job_of(run.settings, dialoguecse.model("DialogueCSE I2", run.settings, own), tiny.encoder(), 1)[1]
     assert main["settings"].total_steps(700) == 2100, "three epochs"

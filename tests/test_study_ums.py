@@ -12,6 +12,7 @@ import pytest
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import from_notebook
 from test_studies import dataset
 
 from dialnb import plots
@@ -33,6 +34,12 @@ from dialnb.training.recipes import fit
 from dialnb.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    defined = ("statistics", "count_lists", "least_skill", "most_saved", "rows_for")
+    return from_notebook("ums", tmp_path_factory.mktemp("notebook"), *defined)
 
 
 def group(number: int, split: str, candidates: int = 2, turns: int = 4) -> SelectionGroup:
@@ -85,8 +92,8 @@ def test_rows_of_dialoguecse_join_the_training_data_alone(tmp_path):
     assert len(Lists(parts, split="test").read()) == 12
 
 
-def test_statistics_count_rows_wrong_candidates_and_utterances():
-    found = ums.statistics([group(1, "test", 10), group(2, "test", 10, turns=6)])
+def test_statistics_count_rows_wrong_candidates_and_utterances(notebook):
+    found = notebook.statistics([group(1, "test", 10), group(2, "test", 10, turns=6)])
     assert found == {"pairs": 20, "pos:neg": 9.0, "average turns": 5.0}
 
 
@@ -145,10 +152,10 @@ def test_every_epoch_is_scored_and_the_best_on_validation_is_kept(trained):
     assert ums.first_is_right(trained["selector"].score(dev), dev).mean() == pytest.approx(best)
 
 
-def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(trained):
+def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(trained, notebook):
     asked = {"records": trained["parts"], "dataset": "made", "groups": None, "max_length": 64}
     found = ums.answer_of(trained["selector"], seeds=(0, 1), kinds=("random", "last"), **asked)
-    rows = ums.rows_for("X-encoders", found["rows"])
+    rows = notebook.rows_for("X-encoders", found["rows"])
     seeds = rows.groupby("adversary")["seed"].nunique().to_dict()
     assert seeds == {"random": 2, "last": 1}
     drawn = rows.query("protocol == 'paper' and adversary == 'random'").set_index("metric")["value"]
@@ -156,7 +163,7 @@ def test_answers_hold_rows_items_and_the_scores_of_response_and_adversary(traine
     assert found["items"].query("metric == 'Adversarial first'")["value"].mean() == pytest.approx(share)
     assert len(found["scores"]) == 12 and found["scores"][["response", "adversary"]].stack().between(0, 1).all()
     plain = ums.answer_of(tiny.encoder(), seeds=(0,), kinds=("random",), **asked)["rows"]
-    assert plain["value"].between(-1, 1).all() and ums.rows_for("T2", plain)["n"].eq(12).all()
+    assert plain["value"].between(-1, 1).all() and notebook.rows_for("T2", plain)["n"].eq(12).all()
 
 
 def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
@@ -178,7 +185,9 @@ def test_an_electra_goes_on_from_the_encoder_or_begins_from_scratch():
     assert not ums.pretrained("mini", "BERT", s, Lists([]), "Chinese", "").options["vocabulary"], "words of its own"
 
 
-def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_it_finds_replaced_tokens(tmp_path):
+def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_it_finds_replaced_tokens(
+    tmp_path, notebook
+):
     start = tiny.encoder(max_position_embeddings=80)
     chosen = TrainingSettings(batch_size=8, max_steps=1, learning_rate=1e-12)
     talks = [Conversation("made", group(i, "train").context) for i in range(6)]
@@ -188,13 +197,13 @@ def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_
     np.testing.assert_allclose(made.encode(tiny.TEXTS), start.encode(tiny.TEXTS), atol=1e-4)
     assert made.transformer.config.model_type == "electra" and result.facts["skill"] < ums.LEARNED
     trained = Trained({"E": Model()}, {("E", 1): {"encoder": made, "training": result}})
-    assert ums.least_skill(trained, "E") == result.facts["skill"]
+    assert notebook.least_skill(trained, "E") == result.facts["skill"]
 
 
-def test_a_copy_of_a_split_is_not_counted_and_conversations_are(tmp_path):
+def test_a_copy_of_a_split_is_not_counted_and_conversations_are(tmp_path, notebook):
     rows = [group(i, "train") for i in range(3)]
     rows += [replace(row, id=f"{row.id}copy", split="dev") for row in rows] + [group(9, "test", 10)]
-    found = ums.count_lists({"Ubuntu": [dataset(tmp_path, rows, "made")]})
+    found = notebook.count_lists({"Ubuntu": [dataset(tmp_path, rows, "made")]})
     assert set(found["column"]) == {"Ubuntu train", "Ubuntu test"}
     assert found["substitute"].iloc[0] == "beginnings of 3 Ubuntu IRC conversations"
 
@@ -218,11 +227,11 @@ def scores(*rows: tuple[float, float]) -> pd.DataFrame:
     return pd.DataFrame([{"item": i, "utterance": 0, "response": a, "adversary": b} for i, (a, b) in enumerate(rows)])
 
 
-def test_the_example_is_the_dialogue_that_fools_the_baseline_alone_and_shows_it_best():
+def test_the_example_is_the_dialogue_that_fools_the_baseline_alone_and_shows_it_best(notebook):
     plain = scores((0.5, 0.4), (0.4, 0.6), (0.4, 0.6), (0.2, 0.9), (0.0, 1.0))
     saves = scores((0.9, 0.1), (0.4, 0.6), (0.6, 0.4), (0.5, 0.4), (0.5, 0.5))  # most is gained in the last, to a tie
-    assert ums.most_saved(plain, saves) == (3, True)
-    assert ums.most_saved(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3), (0.0, 0.9))) == (3, False)
+    assert notebook.most_saved(plain, saves) == (3, True)
+    assert notebook.most_saved(plain, scores((0.1, 0.9), (0.4, 0.6), (0.4, 0.5), (0.2, 0.3), (0.0, 0.9))) == (3, False)
 
 
 @settings(max_examples=40)

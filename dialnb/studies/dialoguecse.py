@@ -5,7 +5,7 @@ A corpus has the evaluation sets that its models are scored on: JDDC's dialogues
 ECD, of the same language and trade, are scored on JDDC too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.runs.run import AS_IT_COMES
-from dialnb.studies.shared import NAMES, changed, count_rows, count_table, from_scratch, shape_of
+from dialnb.studies.shared import NAMES, from_scratch, shape_of
 
 Queries = Sequence[RetrievalQuery]
 SLUG = "dialoguecse"
@@ -181,26 +181,6 @@ def counted(run, corpus: Corpus) -> dict[str, int]:
     return run.stage(f"count {corpus.name}", count, dialogues=corpus.dialogues, characters=corpus.name == "ECD")
 
 
-def count_corpora(run, corpora: Mapping[str, Corpus]) -> None:
-    """T1: what there is of each corpus that the paper prints."""
-    rows = []
-    for name, own in corpora.items():
-        if not own.is_there:
-            run.note_absent(own.dialogues.reason, "T1", column=name)
-        elif name != "SGD":  # which stands in for MDC
-            numbers = {row: number for row, number in counted(run, own).items() if number}
-            if name == "ECD":
-                run.note_absent("the released files of ECD name no intents", "T1", model="intents", column=name)
-                characters = {"words": numbers.pop("words")}
-                rows += count_rows("model", characters, "characters instead of words", column=name)
-            part = "movie and taxi only" if name == "MDC" else "released sample only"
-            rows += count_rows("model", numbers, part, column=name)
-    if "JDDC" in run.settings.corpora:
-        rows += count_table(run, "T1")
-    if rows:
-        run.add(DataFrame(rows), table="T1")
-
-
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
@@ -245,29 +225,6 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
         }
     options |= changes.pop("options", {})
     return Model(recipe, options=options, **given | changes)
-
-
-def values_of(run, corpus: Corpus, what: str, values: Sequence[Any]) -> list[Any]:
-    """The values of a sweep on a corpus; there cannot be more dialogues than all."""
-    if what != "dialogues" or not values:
-        return list(values)
-    there = counted(run, corpus)["dialogues"]
-    return sorted({min(value, there, run.settings.dialogues or there) for value in (*values, there)})
-
-
-def vary(recipe: str, s: Fields, corpus: Corpus, what: str, value: Any) -> Model:
-    """A model of the notebook with one thing changed, which is a column of its rows. All models of a sweep have equally
-    many steps and looks at the development pairs, however much they read."""
-    varied = model(recipe, s, corpus, labels={"model": recipe, what: value}, seeds=s["train_seeds"][: s["sweep_seeds"]])
-    steps, fields = s["sweep_steps"], {}
-    settings = {"max_steps": steps, "epochs": steps, "evaluate_every": -(-steps // 3)} if steps else {}
-    if what == "dialogues":
-        fields["data"] = replace(corpus.dialogues, limit=value)
-    elif what == "freeze":
-        settings[what] = value
-    else:
-        fields["options"] = varied.options | {what: value}
-    return changed(varied, settings, **fields)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_senten
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model, Trained, Watch, agreement
+from dialnb.runs.grid import SHARED, Model, Watch, agreement
 from dialnb.studies import tasks
 from dialnb.studies.shared import NAMES
 
@@ -110,17 +110,3 @@ def score_four_tasks(encoder: Encoder, records: Fields, dataset: str, probe: int
         for task, value in values.items():
             rows += tidy_rows({"score": value}, task=task, dataset="probe", protocol="code", n=probe, seed=draw)
     return tidy_frame(rows)
-
-
-def better_pooling(trained: Trained, rows: DataFrame) -> Trained:
-    """The models, each read with the pooling that was better on development data (``rows`` of `tasks.poolings_of`),
-    over all trainings; those that were not asked as they are."""
-    results = dict(trained.results)
-    if len(rows):
-        scores = rows[rows["split"] == "dev"].groupby(["model", "pooling"])["value"].mean()
-        for (name, seed), result in trained.results.items():
-            if name in scores:
-                read = result["encoder"].clone()
-                read.pooling = scores[name].idxmax()
-                results[name, seed] = {**result, "encoder": read}
-    return Trained(trained.models, results)

@@ -29,19 +29,15 @@ from dialnb.evaluation import (
 )
 from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.readings import Dialogues, Limit, Lists, Sessions, SpokenTemplates, thin
-from dialnb.runs.grid import SHARED, Model, job_of
+from dialnb.runs.grid import SHARED, Model
 from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
-from dialnb.training import TrainingResult
 
 RAW, UMS = "raw", "UMS"
 """The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
 
-ALONE, PACE = "Seconds alone", "Tokens a second alone (thousands)"
+ALONE = "Seconds alone"
 PILOT, PILOT_DIALOGUES = 6, 600
 """Steps of a pilot (batches of WMDC take turns through three windows), each a quarter of the batch; its dialogues."""
-
-WARM_UP = 10
-"""Steps before a training is timed alone."""
 
 EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
@@ -87,36 +83,6 @@ def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Mo
         made = replace(made, data=replace(made.data, limit=min(dialogues.limit or enough, enough)))
     own = run.settings["pooling"] == "own" and name in ("SimCSE-unsup", "TaDSE")
     return replace(made, settings=settings, pooling="cls" if own else "")
-
-
-def steps_for(tokens: int, batch_size: int, pilot: TrainingResult) -> int:
-    """The steps of a batch that a budget of tokens buys, where an example has as many as in the pilot; at least one."""
-    return max(1, round(tokens / (batch_size * pilot.tokens_per_second / pilot.examples_per_second)))
-
-
-def cost(result: TrainingResult, alone: float | None = None) -> dict[str, float]:
-    """What a training took, and the seconds it would take at the pace of one that runs ``alone`` (tokens a second).
-    A training that was interrupted counts only what it did after it went on, so tokens and seconds are brought to all
-    of its steps."""
-    share = (result.steps - result.resumed_at) / result.steps or 1.0
-    seconds = result.seconds / share
-    tokens = result.tokens_per_second * seconds
-    took = {
-        "Steps": result.steps,
-        "Tokens (thousands)": tokens / 1e3,
-        "Seconds": seconds,
-        "GPU memory (GB)": result.peak_memory_gb,
-    }
-    return took | ({PACE: alone / 1e3, ALONE: tokens / alone} if alone else {})
-
-
-def tokens_a_second(run, name: str, dialogues: Dialogues) -> float:
-    """The pace of a training while nothing else runs: of ``timed_steps`` whole batches, after some to warm up."""
-    for word, steps in (("warm up", WARM_UP), ("time", run.settings["timed_steps"])):
-        model = method(run, name, dialogues, steps)
-        function, given = job_of({}, model, run.encoder(), run.settings["seed"])
-        found = run.stage(f"{word} {name}", function, **given)
-    return found["training"].tokens_per_second
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import torch
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.claims.papers import load_paper, select
-from dialnb.data import Dataset, load
+from dialnb.data import Dataset
 from dialnb.errors import check_known
 from dialnb.evaluation import (
     EncodeOnce,
@@ -33,13 +32,12 @@ from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
-from dialnb.examples.templates import RULES, Augmentation, entity_book, make_template
+from dialnb.examples.templates import RULES, entity_book, make_template
 from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model
-from dialnb.studies.shared import NAMES, count_rows
-from dialnb.training.recipes import scaled
+from dialnb.studies.shared import NAMES
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
 NAMED = NAMES["tadse"]
@@ -109,24 +107,6 @@ def model(
     return Model(recipe, data=templates, pooling=pooling, **given | changes)
 
 
-def chosen_rates(rows: DataFrame) -> dict[str, float]:
-    """The rate of each model with the best accuracy on average over the development sets, the smallest of equals."""
-    if rows.empty:
-        return {}
-    means = rows.pivot_table("value", "model", "rate", sort=False).sort_index(axis=1)
-    return {name: float(rate) for name, rate in means.idxmax(axis=1).items()}
-
-
-def rate_of_printed_movement(made: Model) -> float:
-    """The rate at which the steps of a model can move a weight as far as the printed rate in all printed steps."""
-    printed = made.printed
-    epochs = made.settings["epochs"] or printed.epochs
-    fillings = sum(len(part) for part in made.data.read())
-    batch = made.settings["batch_size"] or printed.batch_size
-    taken = scaled(printed, **made.settings).total_steps(-(-fillings // batch))
-    return printed.learning_rate * epochs * fillings / printed.batch_size / taken
-
-
 def placeholders(records: Dataset) -> list[str]:
     """Every placeholder that names its slot type in the training utterances."""
     return [f"{{{name}}}" for name in sorted(entity_book(records.filter(split="train")))]
@@ -135,13 +115,6 @@ def placeholders(records: Dataset) -> list[str]:
 def order_name(k: int) -> str:
     """Name an augmentation by how many values of a slot it takes."""
     return f"top-{k}" if k else "none"
-
-
-def orders(dataset: str, wanted: Sequence[int]) -> list[int]:
-    """The k of T4's columns for a dataset: ATIS has top-2 in place of top-3, and no top-5."""
-    if dataset != "ATIS":
-        return list(wanted)
-    return [2 if k == 3 else k for k in wanted if k != 5]
 
 
 def single(loss: str, dataset: str, k: int | None = None) -> str:
@@ -333,17 +306,6 @@ def space_of(
             yield values, {"protocol": protocol, "n": len(part), "seed": seed, "compression": ratio}
 
 
-def shape_rows(rows: DataFrame) -> DataFrame:
-    """Deal the rows of `space_of` out to F5 and F8 (by folds), X-geometry (of all) and the clusters of F4, F9, F10."""
-    folds, whole = (rows[rows["protocol"] == protocol] for protocol in ("folds", "paper"))
-    clusters = folds[folds["metric"] == "Silhouette"]
-    parts = [folds[folds["metric"] != "Silhouette"], whole.assign(table="X-geometry")]
-    for figure, dataset, name, ratio, shown in NAMED["clusters"]:
-        where = {"dataset": dataset, "model": name, "compression": ratio}
-        parts.append(select(clusters, where).assign(table=figure, model=shown))
-    return stacked(parts)
-
-
 def plane_of(
     encoder: Encoder,
     records: Dataset,
@@ -360,7 +322,7 @@ def plane_of(
     return plane.assign(label=[row.intent.removeprefix("atis_") for row in test], text=shared)
 
 
-# --- counts and drawings ----------------------------------------------------------------------------------------------
+# --- counts -----------------------------------------------------------------------------------------------------------
 
 
 def statistics_of(source: Filled) -> Values:
@@ -368,53 +330,3 @@ def statistics_of(source: Filled) -> Values:
     made = source.augmentation()
     book = {name: dict(counts.most_common()) for name, counts in made.book.items()}
     return {"statistics": made.statistics, "book": book}
-
-
-def stand_in(dataset: str, records: Dataset) -> str:
-    """What our data have in place of the paper's; empty where they are its own."""
-    if dataset == "CLINC150":
-        return "" if entities() == "spacy_entities" else "entities by rules in place of spaCy"
-    return "" if records.variant.endswith("official") else NAMED["stand_ins"].get(dataset, "")
-
-
-def toy_counts(toy: Examples) -> dict[str, int]:
-    """T2: three utterances, one template, nine distinct fillings, of which six are new."""
-    made = Augmentation(toy, k=3)
-    sentences = set(made)
-    return {
-        "input_sentences": len(toy),
-        "slot_types": len(made.book),
-        "values_per_slot": max(map(len, made.book.values())),
-        "templates": len(set(made.templates)),
-        "synthetic_sentences": len(sentences - {row.text for row in toy}),
-        "total": len(sentences),
-    }
-
-
-def book_rows(book: Mapping[str, Mapping[str, int]], substitute: str) -> list[Values]:
-    """T7 to T11: how often our recogniser finds what the paper lists, and its own most frequent ones below them."""
-    counts = {"T7": {label: sum(values.values()) for label, values in book.items()}}
-    counts |= {table: book.get(label, {}) for table, label in NAMED["books"].items()}
-    rows = []
-    for table, mentions in counts.items():
-        printed = [row.labels["model"] for row in load_paper("tadse").tables[table].rows]
-        frequent = [name for name, _ in Counter(mentions).most_common(5)]
-        for name in dict.fromkeys([*printed, *frequent]):
-            cells = {"count": mentions.get(name, 0)}
-            rows += count_rows("column", cells, substitute, n=1, table=table, model=name)
-    return rows
-
-
-def drawing(each: int = 3) -> DataFrame:
-    """For F1 and F3: utterances of SNIPS with two slots, two others of the intent of each, its template with values of
-    the Entity Book, and what these give."""
-    rows, train = [], list(load("bundled/SNIPS", "slots", "train"))
-    for row in (train[3], train[124]):
-        made = Augmentation([row], k=each, book=entity_book([row, *train]))
-        new = [text for text in made if text != row.text]
-        same = [other.text for other in train if other.intent == row.intent and len(other.text) <= 50 and other != row]
-        texts = [("utterance", row.text), *(("other", text) for text in same[:2]), ("template", make_template(row))]
-        texts += [(slot.name, ", ".join(made.top[slot.name])) for slot in row.slots]
-        texts += [("filled", text) for text in new[:: max(1, len(new) // each)][:each]]
-        rows += [(row.intent, *text) for text in texts]
-    return DataFrame(rows, columns=["intent", "kind", "text"])

@@ -2,7 +2,7 @@
 profile, what a selector is asked, the special tokens, the drawings. Models, tasks and figures are in its notebook.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from pandas import DataFrame
 
 from dialnb import losses
-from dialnb.data import Dataset, conversation_of
+from dialnb.data import conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, stacked, tidy_frame, tidy_rows
@@ -33,11 +33,13 @@ from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
-from dialnb.runs.grid import Model, Trained, Watch
-from dialnb.studies.shared import NAMES, count_rows, from_scratch, shape_of
+from dialnb.runs.grid import Model, Watch
+from dialnb.studies.shared import NAMES, from_scratch, shape_of
 from dialnb.training.pretrain import GOES_ON
 
-MODELS = NAMES["ums"]["models"]
+MODELS, TABLES = NAMES["ums"]["models"], NAMES["ums"]["tables"]
+"""The rows of the paper; and what of a model's rows a table takes, where it does not take all of response selection."""
+
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
 SENTENCES = 128
@@ -63,12 +65,6 @@ def pretrained(shape: str, kind: str, s: Fields, data: Any, language: str, start
     model = from_scratch(shape, data, settings, kind.lower(), **options)
     made = f"from {encoder_name(start)}" if goes_on else f"{shape}, from scratch"
     return replace(model, start=start if chinese and goes_on else "", labels={"encoder": f"{language} {kind} ({made})"})
-
-
-def least_skill(made: Trained, name: str) -> float:
-    """How well an ELECTRA finds replaced tokens after the worst of its trainings; 1 of an encoder that was given."""
-    trainings = [result["training"] for result in made.of_seed(name).values() if "training" in result]
-    return min((training.facts.get("skill", 1.0) for training in trainings), default=1.0)
 
 
 def post_training(
@@ -144,38 +140,6 @@ def has_lists(parts: Corpora) -> bool:
 def label(parts: Corpora) -> str:
     """The dataset's name in the results."""
     return parts[0].name.removeprefix("bundled/")
-
-
-def statistics(groups: Groups) -> dict[str, float]:
-    """T1 of one split: rows, negatives for each positive, utterances of a context."""
-    sizes = [len(group.labels) for group in groups]
-    right = sum(sum(group.labels) for group in groups)
-    turns = np.average([len(group.context) for group in groups], weights=sizes)
-    return {
-        "pairs": sum(sizes),
-        "pos:neg": (sum(sizes) - right) / max(1, right),
-        "average turns": round(turns, 2),
-    }
-
-
-def count_lists(sets: Mapping[str, list[Dataset]]) -> DataFrame:
-    """T1: of "pos:neg" ours is how many negatives there are for a positive. A copy of a split is not shown."""
-    rows = []
-    for corpus, parts in sets.items():
-        known = []
-        for split, shown in (("train", "train"), ("dev", "val"), ("test", "test")):
-            groups = list(parts[0].filter(split=split))
-            instead = f"{label(parts)}: a sample"
-            if corpus not in CHINESE:
-                instead = f"beginnings of {len(set(map(conversation_of, groups))):,} Ubuntu IRC conversations"
-            if parts[0].variant == "official" or parts[0].name == "Ubuntu-V1":
-                instead = ""
-            said = [(group.context, group.candidates) for group in groups]
-            if groups and said not in known:  # in the sample of E-commerce two files are one
-                known.append(said)
-                named = {"column": f"{corpus} {shown}", "n": len(groups), "substitute": instead}
-                rows += count_rows("model", statistics(groups), **named)
-    return DataFrame(rows).assign(table="T1")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -268,17 +232,6 @@ def right_and_adversary(scorer: Scorer, asked: Groups, seed: int) -> DataFrame:
     return DataFrame(rows)
 
 
-TABLES = NAMES["ums"]["tables"]
-"""What of a model's rows a table takes; the others take all of response selection."""
-
-
-def rows_for(table: str, rows: DataFrame) -> DataFrame:
-    """What of a model's rows a table takes."""
-    if table not in TABLES:
-        return rows[rows["task"].eq("response selection")].dropna(axis="columns", how="all")
-    return rows.query(TABLES[table]) if "adversary" in rows else rows.iloc[:0]
-
-
 # --- special tokens ---------------------------------------------------------------------------------------------------
 
 
@@ -362,16 +315,6 @@ def geometry_of(
 
 
 # --- drawings ---------------------------------------------------------------------------------------------------------
-
-
-def most_saved(plain: DataFrame, trained: DataFrame) -> tuple[int, bool]:
-    """The dialogue where the other model gains most, of those where the plain one prefers the adversary and the other
-    does not, or of all if there are none such. And whether there are."""
-    both = plain.merge(trained, on=["item", "utterance"], suffixes=("_plain", "_ums"))
-    margins = [both[f"response_{name}"] - both[f"adversary_{name}"] for name in ("plain", "ums")]
-    saved = (margins[0] < 0) & (margins[1] > 0)
-    place = (margins[1] - margins[0] + 2 * saved).argmax()  # no gain is above 2
-    return int(both["item"].iloc[place]), bool(saved.any())
 
 
 def manipulation_rows(texts: Sequence[str], foreign: str, seed: int) -> DataFrame:

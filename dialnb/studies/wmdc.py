@@ -1,5 +1,5 @@
 """What belongs to WMDC and DiaEval alone (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
-Learning Approach): its models in a profile, counts of corpora and benchmark, scores of the sweeps, the geometry.
+Learning Approach): its models in a profile, counts of corpora, scores of the sweeps, the geometry.
 Models, tasks and figures are in its notebook.
 """
 
@@ -22,7 +22,7 @@ from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model
 from dialnb.studies import dse
-from dialnb.studies.shared import NAMES, count_rows
+from dialnb.studies.shared import NAMES
 
 NAMED = NAMES["wmdc"]
 CHECKPOINTS = NAMED["checkpoints"]
@@ -149,63 +149,11 @@ def share_curve(frequencies: Counter[str]) -> DataFrame:
     return DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
 
 
-def top_share(curve: DataFrame) -> float:
-    """The share that the top one percent of the distinct utterances cover, at the nearest point of the curve."""
-    nearest = (curve["top"] - 1).abs().argmin()
-    return float(curve["share"].iloc[nearest])
-
-
-def size_cells(
-    model: str,
-    dialogues: int,
-    utterances: int,
-    substitute: str,
-    domains: int = 0,
-) -> list[Values]:
-    """The cells of one printed row, the average number of turns among them."""
-    values = {"dialogues": dialogues, "utterances": utterances}
-    if domains:
-        values["domains"] = domains
-    values["avg_turns"] = round(utterances / max(1, dialogues), 1)
-    return count_rows("column", values, substitute, n=dialogues, model=model)
-
-
 def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataFrame:
     """For F2: what was said, how often each utterance occurs in a corpus, and the weight that follows from it."""
     data = DataFrame({"speaker": [said.speaker for said in utterances]})
     data["text"] = [" ".join(said.text.split()) for said in utterances]
     return data.assign(frequency=counts, weight=inverse_response_frequency(counts).tolist())
-
-
-# --- the benchmark ----------------------------------------------------------------------------------------------------
-
-
-def known_domains(records: Dataset) -> Dataset:
-    """The judged dialogues of the domains that the training split has; their ids open with the domain."""
-    domains = [name.rpartition("-")[0].rpartition("-")[0] for name in records.column("id")]
-    known = {domain for domain, split in zip(domains, records.column("split")) if split == "train"}
-    return records.take([row for row, domain in enumerate(domains) if domain in known])
-
-
-def benchmark_rows(dataset: str, records: Dataset, **limits: Limit) -> list[Values]:
-    """Items by split and the number of labels, of what the tasks ask for."""
-    numbers = {}
-    if records.table.kind == "Dialogue":
-        parts = diaeval.asked_actions(records, dataset, **limits)
-        numbers["labels"] = len(diaeval.act_names(records, dataset))
-    elif records.table.kind == "InferenceItem":
-        parts = diaeval.asked_items(records, dataset, **limits)
-        numbers["labels"] = len(set(records.column("label")))
-    else:
-        parts = {"test": diaeval.asked_lists(records, **limits)}
-    numbers |= {"val" if split == "dev" else split: len(part) for split, part in parts.items() if part}
-    notes = [NAMED["instead"].get(f"{dataset}:{records.variant}", "")]
-    if records.variant != "official":
-        notes.append(NAMED["instead"].get(dataset, ""))
-    if any(limits.values()):
-        notes.append("a sample of them")
-    row = NAMED["benchmark"].get(dataset, dataset)
-    return count_rows("column", numbers, "; ".join(filter(None, notes)), model=row)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -226,32 +174,6 @@ def task_scores(rows: DataFrame, *labels: str) -> DataFrame:
     groups = kept.merge(SCORES, on=["table", "metric"]).groupby(keys, sort=False, dropna=False)
     values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
     return values.assign(dataset="DiaEval", protocol="paper")
-
-
-def average_of_tasks(rows: DataFrame) -> DataFrame:
-    """The three scores and their mean as a fourth ``task``, for the figures."""
-    keys = [name for name in rows if name not in ("task", "metric", "value", "n")]
-    mean = rows.groupby(keys, dropna=False)["value"].mean().reset_index().assign(task="average of the three")
-    return stacked([rows, mean])
-
-
-def without_shared(rows: DataFrame) -> DataFrame:
-    """Scores without what all points share in a group of test dialogues, since some groups are harder than others.
-
-    Intervals then show how sure the differences between points are; means stay as they are.
-    """
-    of_group = rows.groupby(["task", "seed"])["value"].transform("mean")
-    of_all = rows.groupby("task")["value"].transform("mean")
-    return rows.assign(value=rows["value"] - of_group + of_all)
-
-
-def figure_data(rows: DataFrame, x: str, line: str = "") -> DataFrame:
-    """Scores over ``x`` for a figure: with their mean, and without what all points share; none for a single point."""
-    if rows.empty or rows[x].nunique() < 2:
-        return rows.iloc[:0]
-    columns = ["task", "metric", "model", x, *([line] if line else []), "seed"]
-    means = rows.groupby(columns, sort=False, dropna=False)["value"].mean().reset_index()  # over trainings
-    return without_shared(average_of_tasks(means))
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------
