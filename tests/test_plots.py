@@ -10,12 +10,12 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
 from dialnb import plots
 from dialnb.errors import DataError
-from dialnb.plots.style import INK, looks, png, smaller
+from dialnb.plots.style import BLUE, GREEN, INK, looks, png, smaller
 from dialnb.runs.figures import STYLES, redraw, save_figure
 
 
@@ -289,3 +289,7 @@ def test_a_light_band_keeps_its_hue_in_a_stored_picture():
     for shade in shades[counts > 0.005 * counts.sum()]:  # the bands and where they overlap
         stored = after[(before == shade).all(axis=2)][0]
         assert np.abs((stored - stored.mean()) - (shade - shade.mean())).max() < 6, (shade, stored)
+        assert np.abs(stored - shade).max() < 4, (shade, stored)
+    bands = [255 - 0.16 * (255 - 255 * np.array(to_rgb(colour))) for colour in (BLUE, GREEN)]
+    blue, green = (after[np.abs(before - band).max(axis=2) < 2][0] for band in bands)
+    assert blue[2] > blue[1] and green[1] > green[2], "two models, two bands"

@@ -114,13 +114,14 @@ def png(figure: Figure, dpi: float | None = None) -> bytes:
 
 
 def smaller(png: bytes) -> bytes:
-    """The same picture in 256 colours in about a quarter of the bytes; chosen to cover all hues, not the most pixels:
-    a model is known by its colour, however small its mark and however light its band (of 128, blue became green)."""
+    """The same picture in 256 colours in about a quarter of the bytes; chosen to cover all hues, not the most pixels: a
+    model is known by its colour, however small its mark; then moved to what they stand for, so that light bands of two
+    models keep two colours."""
     from PIL import Image
 
     stored = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
-        few = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=10_000, dither=Image.Dither.NONE)
         few.save(stored, "PNG", optimize=True)
     return min(png, stored.getvalue(), key=len)
 
