@@ -78,7 +78,7 @@ def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_tra
 def test_of_ums_each_selector_is_judged_where_it_is_above_words_alone(recorded):
     frame = recorded["ums"]
     assert (frame.loc[["related-not-next", "baselines-collapse"], "verdict"] == "holds").all()
-    assert "E-commerce (under-trained (UMS_BERT 0.190, TF-IDF 0.110))" in frame.loc["corpora", "reason"]
+    assert "E-commerce (under-trained (BERT 0.170, TF-IDF 0.110))" in frame.loc["corpora", "reason"]
 
 
 def test_verdicts_on_the_old_probe_are_not_judged(recorded):

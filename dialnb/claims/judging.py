@@ -435,8 +435,8 @@ class _Judging:
             return None, ""
         if trained and found.trainings >= ENOUGH:
             needed = to_decide(found, self.claim.margin, trainings=True)
-            small = "; more trainings would not decide it: the test set is too small for the effect"
-            return needed, f"; about {needed:,} trainings would decide" if needed else small
+            near = "; more trainings would hardly decide it, so near is the effect to the line"
+            return needed, f"; about {needed:,} trainings would decide" if needed else near
         if unit not in TO_BE_HAD:
             return None, f"; there are no more {unit} to be had"
         needed = to_decide(found, self.claim.margin)

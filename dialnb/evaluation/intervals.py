@@ -108,7 +108,7 @@ def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval
     half = sqrt(max(of_trainings**2 * between + of_units**2 * alone, of_units**2 * units))
     spread = sqrt(between * trainings) if trainings > 1 else nan
     method = "Student's t" if n or trainings > 1 else "normal, unpaired"
-    return Interval(estimate, estimate - half, estimate + half, n, method, spread, trainings, units)
+    return Interval(estimate, estimate - half, estimate + half, n, method, spread, trainings, alone)
 
 
 def to_decide(found: Interval, line: float, trainings: bool = False) -> int | None:
