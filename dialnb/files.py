@@ -59,7 +59,7 @@ def write_table(shown: Any, stem: Path) -> None:
 
 
 ITEMS = "items.csv.xz"
-"""What each test item scored, where a run keeps it."""
+"""What each test item scored, where a run keeps it; in a record, lists for each model and question."""
 
 
 MEASURED = ("value", "n")
@@ -85,6 +85,8 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
     path = table_at(folder, name) or folder / name
     rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    if lists := [column for column in rows if name == ITEMS and str(rows.at[0, column]).startswith("[")]:
+        rows = rows.assign(**rows[lists].map(json.loads)).explode(lists, ignore_index=True).infer_objects()
     rows.attrs["weights"] = {}
     for encoder in (read_json(folder / "run.json") or {}).get("encoders") or ():
         if weights := (encoder.get("sha256") or {}).get("model.safetensors"):

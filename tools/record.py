@@ -46,6 +46,8 @@ PACKED = 30_000
 """Bytes from which the data of a figure are compressed."""
 PACKED_ROWS = 100_000
 """As ``PACKED``, of the run's own tables: smaller ones stay readable where the code is hosted."""
+OF_ITEMS = ("item", "group", "value")
+"""What differs between the test items that a model was asked in one go."""
 DIGITS = 4
 """Significant digits of the data of a figure, when compressed: enough for any that is drawn."""
 
@@ -177,6 +179,15 @@ def pack_large(place: Path) -> None:
     for rows in place.glob("*.csv"):
         if rows.stat().st_size > PACKED_ROWS:
             _pack(rows, rows.read_bytes())
+    if table_at(place, ITEMS):
+        write_items(read_rows(place, ITEMS), place)
+
+
+def write_items(rows: pd.DataFrame, place: Path) -> None:
+    """What test items scored: lists in one row for each model and question take a twentieth of the space of rows."""
+    lists = [column for column in OF_ITEMS if column in rows]
+    labels = [column for column in rows if column not in lists]
+    rows.groupby(labels, dropna=False, sort=False)[lists].agg(list).map(json.dumps).to_csv(place / ITEMS)
 
 
 def _pack(path: Path, content: bytes) -> None:

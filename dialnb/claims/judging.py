@@ -50,7 +50,7 @@ FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
 TOP = 100.0
 """The most that a score in percent can be; scores up to one are fractions."""
-TO_BE_HAD = ("draws", "seeds", "fine-tuned models")
+TO_BE_HAD = ("trainings", "draws", "seeds", "fine-tuned models")
 """Units of which more can be made; test items, groups of them and datasets are what they are."""
 UNPRINTED = ("protocol", "ties")
 """Columns on which no printed table differs from itself."""
@@ -408,9 +408,10 @@ class _Judging:
                 reason = f"{alone}; {reason}" if reason else alone
             verdict = UNDECIDED
         elif verdict == UNDECIDED and claim.kind in ("gain", "ordering", "trend") and not reason:
-            needed, more = self._what_would_decide(found, unit, trained)
-            reason = f"the interval{joint} crosses the line" if isfinite(found.low) else "one value has no interval"
-            reason += more
+            reason = "one value has no interval"
+            if isfinite(found.low):
+                needed, more = self._what_would_decide(found, unit, trained)
+                reason = f"the interval{joint} crosses the line; {more}"
         elif verdict == FAILS and share is not None and share < HALF:
             qualifier = f"{share:.2g} of the printed training"
         return Verdict(
@@ -431,16 +432,13 @@ class _Judging:
 
     def _what_would_decide(self, found: Interval, unit: str, trained: bool) -> tuple[int | None, str]:
         """How many trainings or draws would decide, in words; nothing that is not available is offered."""
-        if not isfinite(found.low):
-            return None, ""
-        if trained and found.trainings >= ENOUGH:
-            needed = to_decide(found, self.claim.margin, trainings=True)
-            near = "; more trainings would hardly decide it, so near is the effect to the line"
-            return needed, f"; about {needed:,} trainings would decide" if needed else near
-        if unit not in TO_BE_HAD:
-            return None, f"; there are no more {unit} to be had"
-        needed = to_decide(found, self.claim.margin)
-        return needed, f"; about {needed:,} {unit} would decide" if needed else ""
+        what = "trainings" if trained and found.trainings >= ENOUGH else unit
+        if what not in TO_BE_HAD:
+            return None, f"there are no more {unit} to be had"
+        needed = to_decide(found, self.claim.margin, what == "trainings")
+        if needed:
+            return needed, f"about {needed:,} {what} would decide"
+        return None, f"more {what} would hardly decide it, so near is the effect to the line"
 
 
 def _side(found: Interval, line: float) -> str:

@@ -89,7 +89,14 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     write_json(folder / MODULES, modules)
     write_json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
     write_json(folder / PROMPTS, prompts)
-    (folder / CARD).write_text(card or _plain_card(encoder), encoding="utf-8")
+    plain = (
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\ntags: [dialogue, dialnb]\n---\n\n"
+        f"# {encoder.name}\n\nA dialogue encoder saved by dialnb: {encoder.transformer.config.model_type}, "
+        f"{encoder.dim} dimensions, {encoder.pooling} pooling.\n\n"
+        '```python\nimport dialnb\n\nencoder = dialnb.load_encoder("path/to/this/folder")\n'
+        'vectors = encoder.encode(["book a table for two"])\n```\n'
+    )
+    (folder / CARD).write_text(card or plain, "utf-8")
     seal(folder)
 
 
@@ -187,16 +194,6 @@ def require_finite(tensors: Mapping[str, Tensor], where: object) -> None:
         raise DataError(
             f"{where} holds NaN or infinite weights, in {bad[0]}{more}: train it again, or take another copy"
         )
-
-
-def _plain_card(encoder) -> str:
-    return (
-        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\ntags: [dialogue, dialnb]\n---\n\n"
-        f"# {encoder.name}\n\nA dialogue encoder saved by dialnb: {encoder.transformer.config.model_type}, "
-        f"{encoder.dim} dimensions, {encoder.pooling} pooling.\n\n"
-        '```python\nimport dialnb\n\nencoder = dialnb.load_encoder("path/to/this/folder")\n'
-        'vectors = encoder.encode(["book a table for two"])\n```\n'
-    )
 
 
 def _read(path: Path, kind: type) -> Any:
