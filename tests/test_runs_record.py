@@ -294,7 +294,8 @@ def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, projec
 def test_what_items_scored_is_kept_in_lists_and_read_item_by_item(runs, second, project):
     """Row by row, half a million items took 1.5 MB of a wheel."""
     labels = {"metric": "R10@1", "model": ["BERT"] * 3 + ["none"] * 3, "adversary": [np.nan] * 3 + ["last"] * 3}
-    items = pd.DataFrame(labels | {"item": [0, 1, 2] * 2, "group": [*"aab"] * 2, "value": [0.0, 1.0, 0.5, 1, 1, np.nan]})
+    values = {"item": [0, 1, 2] * 2, "group": [*"aab"] * 2, "value": [0.0, 1.0, 0.5, 1, 1, np.nan]}
+    items = pd.DataFrame(labels | values)
     for folder in (runs[1], second):
         items.to_csv(folder / ITEMS, index=False)
     place, _ = records.record(runs[1], project)
