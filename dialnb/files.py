@@ -85,7 +85,7 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
     path = table_at(folder, name) or folder / name
     rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
-    if lists := [column for column in rows if name == ITEMS and str(rows.at[0, column]).startswith("[")]:
+    if lists := [column for column in rows if name == ITEMS and str(*rows[column][:1]).startswith("[")]:
         rows = rows.assign(**rows[lists].map(json.loads)).explode(lists, ignore_index=True).infer_objects()
     rows.attrs["weights"] = {}
     for encoder in (read_json(folder / "run.json") or {}).get("encoders") or ():

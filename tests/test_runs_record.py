@@ -305,6 +305,8 @@ def test_what_items_scored_is_kept_in_lists_and_read_item_by_item(runs, second, 
     joined = read_rows(place, ITEMS)
     assert joined.groupby("train_seed").size().to_dict() == {1: 6, 2: 6}
     pd.testing.assert_frame_equal(joined[joined.train_seed == 2][items.columns].reset_index(drop=True), items)
+    items.iloc[:0].to_csv(second / ITEMS, index=False)
+    assert read_rows(second, ITEMS).empty
 
 
 def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, project):

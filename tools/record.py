@@ -77,6 +77,8 @@ def record(folder: Path, root: Path) -> list[Path]:
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place, ignore=shutil.ignore_patterns(*LEFT_OUT))
     pack_large(place)
+    if table_at(place, ITEMS):
+        write_items(read_rows(place, ITEMS), place)
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
     write_crate(place)
@@ -120,7 +122,10 @@ def pool(folder: Path, root: Path) -> list[Path]:
         tables |= {name: pd.concat(parts, ignore_index=True)} if parts else {}
     for name, rows in tables.items():
         table_at(place, name).unlink()
-        rows.to_csv(place / name, index=False)
+        if name == ITEMS:
+            write_items(rows, place)
+        else:
+            rows.to_csv(place / name, index=False)
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
     facts |= {"shorter": shorter} if shorter else {}
     write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
@@ -179,8 +184,6 @@ def pack_large(place: Path) -> None:
     for rows in place.glob("*.csv"):
         if rows.stat().st_size > PACKED_ROWS:
             _pack(rows, rows.read_bytes())
-    if table_at(place, ITEMS):
-        write_items(read_rows(place, ITEMS), place)
 
 
 def write_items(rows: pd.DataFrame, place: Path) -> None:

@@ -6,7 +6,6 @@ index. `tools.bundling` makes both from the sources.
 """
 
 import functools
-import json
 import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from dialnb.data.sources import known_name
 from dialnb.data.store import Store
 from dialnb.data.tables import Table, decoder, field_of, parse
 from dialnb.errors import DataError
-from dialnb.files import Values, digest_of
+from dialnb.files import Values, digest_of, read_json
 
 PREFIX = "bundled/"
 EVERY_DIALOGUE = "dialogues"
@@ -29,7 +28,7 @@ EVERY_DIALOGUE = "dialogues"
 @functools.cache
 def index() -> dict[str, Values]:
     """What is bundled, by name: sources, licence, recipe, file, sha256 and size, and rows per variant and split."""
-    return json.loads(_asset("bundle.json").read_text("utf-8"))
+    return read_json(_asset("bundle.json"))
 
 
 def _asset(name: str) -> Any:

@@ -24,7 +24,7 @@ def card(
     for corpus, count in counts.most_common():
         source = load_registry().get(re.split("[/:]", corpus.removeprefix("bundled/"))[0])
         read.append((corpus, count, source.licence if source else "not in the registry"))
-    template = Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("card.md.j2").read_text("utf-8")
     return Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         name=encoder.name,
         what=what,

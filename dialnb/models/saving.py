@@ -4,7 +4,6 @@ A folder says how a text becomes one vector (length, prompt, pooling, normalisat
 sentence-transformers, and in ``hashes.json`` what its own files are.
 """
 
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from dialnb.errors import DataError
-from dialnb.files import Values, make_folder, sha256, write_json
+from dialnb.files import Values, make_folder, read_json, sha256, write_json
 from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
 
 HASHES = "hashes.json"
@@ -89,14 +88,7 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     write_json(folder / MODULES, modules)
     write_json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
     write_json(folder / PROMPTS, prompts)
-    plain = (
-        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\ntags: [dialogue, dialnb]\n---\n\n"
-        f"# {encoder.name}\n\nA dialogue encoder saved by dialnb: {encoder.transformer.config.model_type}, "
-        f"{encoder.dim} dimensions, {encoder.pooling} pooling.\n\n"
-        '```python\nimport dialnb\n\nencoder = dialnb.load_encoder("path/to/this/folder")\n'
-        'vectors = encoder.encode(["book a table for two"])\n```\n'
-    )
-    (folder / CARD).write_text(card or plain, "utf-8")
+    (folder / CARD).write_text(card or _plain_card(encoder), encoding="utf-8")
     seal(folder)
 
 
@@ -196,12 +188,22 @@ def require_finite(tensors: Mapping[str, Tensor], where: object) -> None:
         )
 
 
+def _plain_card(encoder) -> str:
+    return (
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\ntags: [dialogue, dialnb]\n---\n\n"
+        f"# {encoder.name}\n\nA dialogue encoder saved by dialnb: {encoder.transformer.config.model_type}, "
+        f"{encoder.dim} dimensions, {encoder.pooling} pooling.\n\n"
+        '```python\nimport dialnb\n\nencoder = dialnb.load_encoder("path/to/this/folder")\n'
+        'vectors = encoder.encode(["book a table for two"])\n```\n'
+    )
+
+
 def _read(path: Path, kind: type) -> Any:
     """The JSON of a file, which must be of this kind; an empty one where there is no file."""
     if not path.is_file():
         return kind()
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except ValueError as error:
         raise DataError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(value, kind):

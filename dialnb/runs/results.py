@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from dialnb.data.records import RECORDS, Slot, Utterance
 from dialnb.errors import DataError, DialnbError
-from dialnb.files import Values, sha256
+from dialnb.files import Values, read_json, sha256
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from dialnb.training.loop import TrainingResult
@@ -45,7 +45,7 @@ def read_record(folder: Path) -> Values:
     """What `write_result` wrote down; DataError if a letter of it was changed."""
     try:
         if sha256(folder / RECORD) == (folder / SEAL).read_text("utf-8"):
-            return json.loads((folder / RECORD).read_text("utf-8"))
+            return read_json(folder / RECORD)
     except UNREADABLE as error:
         raise DataError(f"{folder / RECORD} cannot be read ({error})") from error
     raise DataError(f"{folder / RECORD} is not what was written there")

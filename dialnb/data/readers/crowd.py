@@ -48,8 +48,7 @@ def _mdc_messages(files: Files, key: str) -> Iterator[tuple[str, Utterance]]:
                 if not match:
                     raise ValueError(f"expected an act such as inform(city=Seattle), found {cell!r}")
                 names.append(match[1].lower())
-                told = (part.partition("=") for part in match[2].removesuffix(")").split(";"))
-                slots += [Slot(slot.strip(), value.strip()) for slot, equals, value in told if equals]  # else asked for
+                slots += _told(match[2])
         acts = unique(names)
         yield session, Utterance(SPEAKERS[speaker], text, acts, tuple(slots), acts[0] if acts else "")
 
@@ -58,6 +57,14 @@ def _unquoted(cell: str) -> str:
     """A cell with a comma or a quote in it may be quoted as in CSV."""
     quoted = len(cell) > 1 and cell.startswith('"') and cell.endswith('"')
     return cell[1:-1].replace('""', '"') if quoted else cell
+
+
+def _told(arguments: str) -> Iterator[Slot]:
+    """The slots of ``city=New York;state=NY)``; a name without value is something asked for."""
+    for part in arguments.removesuffix(")").split(";"):
+        name, equals, value = part.partition("=")
+        if equals:
+            yield Slot(name.strip(), value.strip())
 
 
 @reader("Frames", variants=("copies", "official"))
