@@ -1,7 +1,8 @@
 """The engine against its peers: every row measured in the same run on the same texts.
 
-``python -m benchmarks`` runs it: the training step of DSE (pairs per second), encoding (texts per second) and the
-cross-encoder step of UMS (real tokens per second). Weights are random: speed does not depend on them.
+``python -m benchmarks`` runs it: the training step of DSE (pairs per second), the cross-encoder step of UMS (real
+tokens per second) and its scoring (lists of ten per second), and encoding (texts per second). Weights are random: speed
+does not depend on them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ import torch
 from torch import nn
 
 from benchmarks import peers
+from dialnb.data.records import SelectionGroup
+from dialnb.examples.manipulations import Layout, bare_pieces
 from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import Encoder
+from dialnb.models.selector import Selector
 from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings, pretrain, train
 from dialnb.training.objectives import PairObjective
@@ -190,6 +194,35 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     return [{"bench": f"cross-encoder {shape}, batch 32", "unit": "real tokens/s", **row} for row in rows]
 
 
+def bench_scoring(
+    groups: Sequence[SelectionGroup], tokenizer, shape: str, device: torch.device, narrow: bool
+) -> list[dict]:
+    """A cross-encoder scores lists of replies to contexts of up to 512 tokens, in float32 or ``narrow``, in bfloat16;
+    the plain loop gets its inputs tokenised."""
+    selector = Selector(random_encoder(shape, tokenizer, device))
+    layout, transformer = Layout.of(selector.encoder), selector.encoder.transformer
+    selector.encoder.dtype = torch.bfloat16 if narrow else None
+    inputs = []
+    for group in groups:
+        context, replies = (bare_pieces(selector.encoder, texts) for texts in (group.context, group.candidates))
+        inputs += [layout.selection(context, reply).ids for reply in replies]
+    few, some = groups[: len(groups) // 10], inputs[: len(inputs) // 10]
+
+    def timed(score: Callable, warmup: Sequence, asked: Sequence) -> dict:
+        score(warmup)  # kernels are made then
+        began = time.perf_counter()
+        score(asked)
+        return {"rate": len(groups) / (time.perf_counter() - began), "mean_tokens": np.mean([*map(len, inputs)])}
+
+    plain = partial(peers.padded_scores, transformer, narrow=narrow)
+    rows = [
+        measure("dialnb", partial(timed, selector.score, few, groups), device),
+        measure("plain loop, padded to 512", partial(timed, plain, some, inputs), device),
+    ]
+    precision = "bfloat16" if narrow else "float32"
+    return [{"bench": f"scoring {shape}, {precision}", "unit": "lists of ten/s", **row} for row in rows]
+
+
 def bundled_pairs() -> peers.Pairs:
     """Consecutive utterances of real dialogues."""
     from dialnb.data import load
@@ -235,5 +268,8 @@ def run_benchmarks(
     long = bundled_inputs(encoder, 3_000 if cuda else 200)
     yield as_table(bench_training(bundled_pairs(), tokenizer, shape, device, batch, steps))
     yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps if cuda else max(4, steps // 5)))
+    lists = load("bundled/UbuntuIRC", "selection-10", split="test")[: 1_000 if cuda else 20]
+    for narrow in (False, True)[: 1 + cuda]:
+        yield as_table(bench_scoring(lists, tokenizer, shape, device, narrow))
     for kind, some in texts.items():
         yield as_table(bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device))

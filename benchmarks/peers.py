@@ -131,6 +131,13 @@ def sentence_transformers_trainer(
     return clock.rate()
 
 
+def padded_to_512(rows: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+    ids, mask = torch.zeros(len(rows), 512, dtype=torch.long), torch.zeros(len(rows), 512, dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = torch.from_numpy(row.astype(np.int64)), 1
+    return ids, mask
+
+
 def padded_step(model: nn.Module, rows: Sequence[np.ndarray], warmup: int, steps: int, batch: int = 32) -> float:
     """A plain cross-encoder loop: bf16 autocast on a GPU, padded to 512, one logit on [CLS]. Real tokens per second."""
     device = next(model.parameters()).device
@@ -140,9 +147,7 @@ def padded_step(model: nn.Module, rows: Sequence[np.ndarray], warmup: int, steps
     model.train()
     for step in range(warmup + steps):
         chosen = [rows[(step * batch + i) % len(rows)] for i in range(batch)]
-        ids, mask = torch.zeros(batch, 512, dtype=torch.long), torch.zeros(batch, 512, dtype=torch.long)
-        for i, row in enumerate(chosen):
-            ids[i, : len(row)], mask[i, : len(row)] = torch.from_numpy(row.astype(np.int64)), 1
+        ids, mask = padded_to_512(chosen)
         labels = (torch.arange(batch, device=device) % 2).float()
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             states = model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
@@ -154,3 +159,16 @@ def padded_step(model: nn.Module, rows: Sequence[np.ndarray], warmup: int, steps
         loss.item()
         clock.tick(sum(len(row) for row in chosen))
     return clock.rate()
+
+
+@torch.inference_mode()
+def padded_scores(model: nn.Module, rows: Sequence[np.ndarray], narrow: bool, batch: int = 32) -> np.ndarray:
+    """A plain scoring loop over inputs in their order: padded to 512, states of [CLS]."""
+    device, states = next(model.parameters()).device, []
+    model.eval()
+    for start in range(0, len(rows), batch):
+        ids, mask = padded_to_512(rows[start : start + batch])
+        with torch.autocast(device.type, torch.bfloat16, enabled=narrow):
+            found = model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state[:, 0]
+        states.append(found.float().cpu().numpy())
+    return np.concatenate(states)
