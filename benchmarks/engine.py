@@ -1,8 +1,8 @@
 """The engine against its peers: every row measured in the same run on the same texts.
 
 ``python -m benchmarks`` runs it: the training step of DSE (pairs per second), the cross-encoder step of UMS (real
-tokens per second) and its scoring (lists of ten per second), and encoding (texts per second). Weights are random: speed
-does not depend on them.
+tokens per second) and its scoring (lists of ten per second), the matching step of DialogueCSE (groups per second), and
+encoding (texts per second). Weights are random: speed does not depend on them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from torch import nn
 from benchmarks import peers
 from dialnb.data.records import SelectionGroup
 from dialnb.examples.manipulations import Layout, bare_pieces
+from dialnb.examples.matching import build_groups, matching_examples, sessions
 from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.tokens import Tokens
 from dialnb.training import Batch, Objective, TrainingSettings, pretrain, train
-from dialnb.training.objectives import PairObjective
+from dialnb.training.objectives import MatchingGuidedObjective, PairObjective
 
 SHAPES = pretrain.SHAPES | {
     "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
@@ -223,6 +224,32 @@ def bench_scoring(
     return [{"bench": f"scoring {shape}, {precision}", "unit": "lists of ten/s", **row} for row in rows]
 
 
+def bench_matching(tokenizer, shape: str, device: torch.device, groups: int) -> list[dict]:
+    """DialogueCSE's step without the optimiser, float32: ``groups`` of ten candidates go through the encoder together
+    and a context once, against a loop over candidates. The better of three, and how far the losses are apart."""
+    from dialnb.data import load
+
+    encoder = random_encoder(shape, tokenizer, device).eval()  # no dropout: both compute the same loss
+    talks = sessions(load("bundled/SGD", split="train")[:50])
+    batch = matching_examples(encoder, build_groups(talks)).batch(np.arange(groups), np.random.default_rng(0))
+    objective, seconds, losses = MatchingGuidedObjective(encoder.dim).to(device), {}, {}
+    ways = {
+        "dialnb": lambda: objective.terms(encoder, batch)["matching"],
+        "loop over candidates": lambda: peers.loop_over_candidates(encoder, batch),
+    }
+    for name, way in ways.items():
+        for _ in range(3):
+            began = time.perf_counter()
+            loss = way()
+            loss.backward()
+            losses[name] = loss.item()
+            encoder.transformer.embeddings.word_embeddings.weight.grad.sum().item()  # the device has ended then
+            seconds[name] = min(seconds.get(name, np.inf), time.perf_counter() - began)
+    rows = [{"what": name, "rate": groups / took} for name, took in seconds.items()]
+    rows[0]["max_difference"] = abs(losses["dialnb"] - losses["loop over candidates"])
+    return [{"bench": f"matching {shape}, {groups} groups of 10", "unit": "groups/s", **row} for row in rows]
+
+
 def bundled_pairs() -> peers.Pairs:
     """Consecutive utterances of real dialogues."""
     from dialnb.data import load
@@ -271,5 +298,6 @@ def run_benchmarks(
     lists = load("bundled/UbuntuIRC", "selection-10", split="test")[: 1_000 if cuda else 20]
     for narrow in (False, True)[: 1 + cuda]:
         yield as_table(bench_scoring(lists, tokenizer, shape, device, narrow))
+    yield as_table(bench_matching(tokenizer, shape, device, 64 if cuda else 8))
     for kind, some in texts.items():
         yield as_table(bench_encoding(some[: 30_000 if cuda else 4_000], kind, tokenizer, shape, device))

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from dialnb.losses import hard_negative_loss
+from dialnb.examples.batches import Batch
+from dialnb.losses import hard_negative_loss, matching_matrix
+from dialnb.models.encoder import Encoder
 from dialnb.models.heads import contrastive_head
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Numbers, Tokens
@@ -172,3 +174,22 @@ def padded_scores(model: nn.Module, rows: Sequence[np.ndarray], narrow: bool, ba
             found = model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state[:, 0]
         states.append(found.float().cpu().numpy())
     return np.concatenate(states)
+
+
+def loop_over_candidates(encoder: Encoder, batch: Batch, temperature: float = 0.1) -> torch.Tensor:
+    """DialogueCSE's loss (I2) as its equations read: the context is encoded again for every candidate, and matrices of
+    all tokens are made."""
+    rows = []
+    for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
+        cosines = []
+        for candidate in candidates:
+            states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
+            parts = states.split(packed.lengths.tolist())
+            *context, response = (parts[place] for place in packed.rank.tolist())
+            aware = []
+            for turn in context:
+                matrix = matching_matrix(turn, turn.new_ones(len(turn)), response, response.new_ones(len(response)))
+                aware.append((matrix @ response).mean(0))
+            cosines.append(torch.cosine_similarity(response.mean(0), torch.stack(aware).mean(0), dim=0))
+        rows.append(-(torch.stack(cosines) / temperature).log_softmax(0)[0])
+    return torch.stack(rows).mean()
