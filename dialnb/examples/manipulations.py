@@ -152,10 +152,11 @@ class Layout:
 
     def selection(self, context: Sequence[ndarray], response: ndarray) -> Input:
         """Response selection: every utterance, and the response, closed by [EOT]; read at [CLS]."""
-        first = []
-        for piece in context:
-            first += [piece, [self.eot]]
-        return self.join(first, [response, [self.eot]])
+        return self.join(self.closed(context), [response, [self.eot]])
+
+    def closed(self, pieces: Sequence[ndarray]) -> list[ndarray]:
+        """Utterances as the first part of :meth:`join`, each closed by [EOT]."""
+        return [joined(part for piece in pieces for part in (piece, [self.eot]))]
 
     def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input:
         """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part), each cut to a

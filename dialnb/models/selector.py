@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -83,24 +84,25 @@ class Selector(nn.Module):
         """Probability of every candidate of every group to be the response.
 
         Inputs are sorted by length and travel in batches of about ``batch_tokens`` real tokens, without padding (by
-        default 16,384 on a GPU, and on a CPU 4,096, which its caches hold); equal inputs are scored once, so that they
+        default 65,536 on a GPU, and on a CPU 4,096, which its caches hold); equal inputs are scored once, so that they
         tie exactly.
         """
-        budget = batch_tokens or (1 << 12 if self.encoder.device.type == "cpu" else 1 << 14)
+        budget = batch_tokens or (1 << 12 if self.encoder.device.type == "cpu" else 1 << 16)
         texts = {text: None for group in groups for text in (*group.context, *group.candidates)}
         layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(texts))
         piece_of = dict(zip(texts, pieces, strict=True))
         rows = Numbers()
         places = [[rows[group.context, candidate] for candidate in group.candidates] for group in groups]
-        inputs = []
-        for context, response in rows:
-            inputs.append(layout.selection([piece_of[text] for text in context], piece_of[response]))
+        if not rows:
+            return places
+        before = {context: layout.closed([piece_of[text] for text in context]) for context, _ in rows}
+        inputs = [layout.join(before[context], [piece_of[response], [layout.eot]]) for context, response in rows]
         tokens = input_tokens(inputs)
+        parts = [*by_budget(tokens.lengths, budget)]
+        with evaluating(self):  # the device is waited for once, after all batches
+            logits = torch.cat([self.heads["selection"](self.encoder.embed(tokens[part], "cls")) for part in parts])
         scores = torch.zeros(len(rows))
-        with evaluating(self):
-            for part in by_budget(tokens.lengths, budget):
-                logits = self.heads["selection"](self.encoder.embed(tokens[part], "cls"))
-                scores[torch.from_numpy(part)] = logits.squeeze(-1).sigmoid().float().cpu()
+        scores[torch.from_numpy(np.concatenate(parts))] = logits.squeeze(-1).sigmoid().float().cpu()
         return [scores[row].tolist() for row in places]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
