@@ -272,22 +272,31 @@ def test_models_beyond_the_papers_are_added_and_cited_rows_stay_constants():
     assert set(compare_table("ums", "T2", pd.DataFrame()).rows.query("source == 'cited'").status) == {"constant"}
 
 
+def adversarial(values: dict[tuple[str, int], float]) -> pd.DataFrame:
+    """Rows of UMS' adversarial test, of models and training seeds."""
+    same = {"task": "adversarial selection", "dataset": "Ubuntu-V1", "metric": "Adversarial R10@1", "protocol": "paper"}
+    same |= {"seed": 0, "n": 1000, "table": "T4", "encoder": "bert-base-uncased"}
+    rows = [same | {"model": model, "train_seed": seed, "value": value} for (model, seed), value in values.items()]
+    return pd.DataFrame(rows)
+
+
 def test_models_are_renamed_and_averaged_where_a_table_says_so():
-    rows = [
-        {
-            "task": "adversarial selection",
-            "dataset": "Ubuntu-V1",
-            "metric": "Adversarial R10@1",
-            "protocol": "paper",
-            "seed": 0,
-        }
-        | {"value": value, "n": 1000, "model": model, "table": "T4", "encoder": "bert-base-uncased"}
-        for model, value in {"BERT": 0.2, "UMS_BERT": 0.3, "UMS_ELECTRA": 0.4}.items()
-    ]
-    compared = compare_table("ums", "T4", pd.DataFrame(rows))
+    rows = adversarial({("BERT", 1): 0.2, ("UMS_BERT", 1): 0.3, ("UMS_ELECTRA", 1): 0.4})
+    compared = compare_table("ums", "T4", rows)
     assert cell(compared, "Adversarial R10@1", approach="UMS", model="BERT").ours == 0.3
     assert cell(compared, "Adversarial R10@1", approach="Baselines", model="BERT").ours == 0.2
     assert cell(compared, "Adversarial R10@1", approach="UMS", model="Avg").ours == pytest.approx(0.35)
+
+
+def test_an_average_of_models_is_over_the_trainings_that_all_of_them_have():
+    more = {("UMS_BERT", 3): 0.9, ("UMS_BERT", 4): 0.9}  # a training of one model is no average of two
+    both = {
+        (model, seed): value + seed / 100
+        for model, value in {"UMS_BERT": 0.3, "UMS_ELECTRA": 0.4}.items()
+        for seed in (1, 2)
+    }
+    found = cell(compare_table("ums", "T4", adversarial(both | more)), "Adversarial R10@1", approach="UMS", model="Avg")
+    assert (found.ours, found.seeds) == (pytest.approx(0.365), 2)
 
 
 def test_a_summary_table_follows_from_the_others():

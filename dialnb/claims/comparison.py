@@ -223,8 +223,12 @@ def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
     """Mean and 95 % interval of rows that repeat one measurement: over replicates, else over test items."""
     means = dict(zip(zip(*(rows[name] for name in REPEATED)), rows["value"]))
     if len(means) < len(rows["value"]):  # several models, or rows that cannot be told apart
-        check_unambiguous(DataFrame(rows))
-        means = DataFrame(rows).groupby(REPEATED)["value"].mean().to_dict()
+        frame = DataFrame(rows)
+        check_unambiguous(frame)
+        replicates = frame.groupby(REPEATED)
+        of_all = replicates["model"].nunique() == frame["model"].nunique()
+        shared = of_all if of_all.any() else slice(None)  # a training of some of the models is no average of them
+        means = replicates["value"].mean()[shared].to_dict()
     n = int(pd.Series(rows.get("n", 0)).fillna(0).max())
     variance = pd.Series(rows["variance"]).mean()
     half = 1.96 * sqrt(variance)
