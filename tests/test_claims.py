@@ -319,6 +319,9 @@ def test_a_peak_is_found_where_it_is_and_nowhere_else(generator):
     frame = curve_rows(np.array([40, 44, 50, 47, 43]) + 0.5 * generator.normal(size=(6, 5)), x, over="turns")
     assert judge(claim("trend", trend={"over": "turns", "shape": "peak", "at": [3]}), frame).verdict == "holds"
     assert judge(claim("trend", trend={"over": "turns", "shape": "peak", "at": [1]}), frame).verdict == "fails"
+    level = curve_rows(np.array([40, 44, 50, 49.9, 43]) + 0.5 * generator.normal(size=(6, 5)), x, over="turns")
+    found = judge(claim("trend", trend={"over": "turns", "shape": "peak", "at": [3]}), level)
+    assert found.verdict == "undecided" and found.reason.endswith(", not clear of all others")
 
 
 def test_a_flat_curve_seldom_gets_a_peak():

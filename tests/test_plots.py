@@ -179,6 +179,15 @@ def test_training_curves_show_loss_and_rate():
     ), "no log of 0"
 
 
+def test_corpora_have_panels_with_steps_of_their_own_and_one_legend():
+    steps = np.arange(40)
+    data = [pd.DataFrame({"step": n * steps, "loss": 2.0, "model": m, "on": n}) for n in (1, 9) for m in "ABCD"]
+    figure = plots.training_curves(pd.concat(data).assign(rate=1e-5), panels="on")
+    first, second, *_ = figure.axes
+    assert (first.get_title(), second.get_title()) == ("1", "9") and first.get_xlim()[1] < second.get_xlim()[1]
+    assert first.get_ylim() == second.get_ylim() and legend(figure) == list("ABCD")
+
+
 def test_the_mean_of_a_loss_lies_on_the_loss_where_that_falls_fast():
     steps = np.arange(1, 5001)
     long = pd.DataFrame({"step": steps, "loss": 1000 / steps, "model": "long"})

@@ -450,11 +450,12 @@ def test_no_arrow_of_the_architecture_runs_through_a_word():
     assert any(each.get_text().endswith("such as “Thanks for your help”.") for each in drawn)
 
 
-def test_matching_matrices_have_a_panel_for_each_turn_and_model():
+def test_matching_matrices_have_a_panel_with_its_scale_for_each_turn_and_model():
     cells = [(m, t, i, f"w{i}", j, f"r{j}", i - j) for m in "ab" for t in (1, 2) for i in range(3) for j in range(2)]
     data = pd.DataFrame(cells, columns=["model", "turn", "row", "word", "column", "response", "value"])
-    axes = plots.matching_matrices(data).axes
+    axes, scales = np.split(np.array(plots.matching_matrices(data).axes), 2)
     assert [a.get_title() for a in axes] == ["turn 1", "turn 2", "", ""] and axes[2].get_ylabel() == "b"
+    assert [scale.get_ylim() for scale in scales] == [(-2, 2)] * 4
     assert [label.get_text() for label in axes[3].get_xticklabels()] == ["r0", "r1"]
 
 

@@ -337,6 +337,8 @@ class _Judging:
             if self.case.printed:
                 verdict = HOLDS if found.estimate in places[wanted] else FAILS
             reason = f"{'peak at' if peak else 'largest step ends at'} {over} {found.estimate:g}"
+            if verdict == UNDECIDED:
+                reason += ", not clear of all others"
         yield "", self._worded(verdict, found, used, reason=reason, floor=floor)
 
     def statistic(self, rows: DataFrame, *_: Any) -> Parts:

@@ -108,43 +108,52 @@ def _mark_settings(axes: Axes, settings: Series, log_x: bool) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-@drawn_from("model", "step", "loss")
-def training_curves(data: DataFrame) -> Figure:
+@drawn_from("model", "step", "loss", "{panels}")
+def training_curves(data: DataFrame, *, panels: str = "") -> Figure:
     """``loss`` over ``step``: every value faint, on top its running mean, half of it from the last tenth of the steps
-    so far; below it the learning ``rate``, if given.
+    so far; below it the learning ``rate``, if given. A column of ``panels`` for each of its values, with steps of its
+    own.
     Losses of very different size stand on a logarithmic axis, and so do trainings of very different length."""
-    models = split(data.sort_values("step", kind="stable"), "model")
-    styles = looks(data["model"])
+    parts, styles = split(data.sort_values("step", kind="stable"), panels), looks(data["model"])
     with_rate = "rate" in data and data["rate"].notna().any()
     ratios = [3, 1] if with_rate else [1]
-    many = len(models) > 3
-    figure = canvas(COLUMN, 2.4 + 0.9 * len(ratios) + 0.15 * len(models) * many)
-    grid = figure.subplots(len(ratios), squeeze=False, sharex=True, height_ratios=ratios)[:, 0]
-    losses = grid[0]
-    for name, (colour, marker, dashes) in styles.items():
-        rows = models[name]
-        smooth = rows["loss"].ewm(halflife="100ms", times=to_datetime(1e9 * np.log1p(rows["step"]))).mean()
-        losses.plot(rows["step"], rows["loss"], color=colour, lw=0.7, alpha=0.35)
-        (drawn,) = losses.plot(rows["step"], smooth, color=colour, linestyle=dashes, label=str(name))
-        drawn.set(marker=marker, markevery=0.15)  # of the picture
-        if with_rate:
-            grid[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
-            grid[1].set_ylabel("learning\nrate")
-            grid[1].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    losses.set(ylabel="loss", title="Loss during training")
-    losses.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    lengths = data.groupby("model")["step"].max()
-    if lengths.max() > 5 * lengths.min():
-        losses.set_xscale("log")
-    if 0 < APART * data["loss"].min() < data["loss"].max():
-        losses.set_yscale("log")
+    many = len(styles) > 3
+    figure = canvas(COLUMN * len(parts), 2.4 + 0.9 * len(ratios) + 0.15 * len(styles) * many)
+    columns = figure.subplots(len(ratios), len(parts), squeeze=False, sharex="col", sharey="row", height_ratios=ratios)
+    for grid, (part, shown) in zip(columns.T, parts.items()):
+        losses = grid[0]
+        for name, rows in split(shown, "model").items():
+            colour, marker, dashes = styles[name]
+            smooth = rows["loss"].ewm(halflife="100ms", times=to_datetime(1e9 * np.log1p(rows["step"]))).mean()
+            losses.plot(rows["step"], rows["loss"], color=colour, lw=0.7, alpha=0.2)
+            losses.plot(
+                rows["step"],
+                smooth,
+                color=colour,
+                linestyle=dashes,
+                label=name,
+                marker=marker,
+                markevery=0.15,  # of the picture
+            )
+            if with_rate:
+                grid[1].plot(rows["step"], rows["rate"], color=colour, linestyle=dashes)
+                grid[1].set_ylabel("learning\nrate")
+                grid[1].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+        losses.set(ylabel="loss", title=part or "Loss during training")
+        losses.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        lengths = shown.groupby("model")["step"].max()
+        if lengths.max() > 5 * lengths.min():
+            losses.set_xscale("log")
+        if 0 < APART * shown["loss"].min() < shown["loss"].max():
+            losses.set_yscale("log")
+        for axes in grid:
+            axes.grid(axis="y")
+            axes.label_outer()
+        grid[-1].set_xlabel("step")
     if many:
         legend_below(figure, 2)
     else:
         losses.legend()
-    for axes in grid:
-        axes.grid(axis="y")
-    grid[-1].set_xlabel("step")
     return figure
 
 

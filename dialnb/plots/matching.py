@@ -125,7 +125,7 @@ def matching_matrices(data: DataFrame) -> Figure:
             cmap="PuOr_r",
             vmin=-limit,
             vmax=limit,
-            cbar=False,
+            cbar_kws={"aspect": 40},
             ax=axes,
             yticklabels=part.groupby("row")["word"].first(),
             xticklabels=part.groupby("column")["response"].first() if model == models[-1] else False,

@@ -184,7 +184,7 @@ def uniformity_alignment(data: DataFrame, *, panels: str = "", title: str = "Sha
         for model, (colour, marker, _) in looks(data["model"]).items():
             points = shown[shown["model"] == model]
             dots = axes.scatter(points["uniformity"], points["alignment"], marker=marker, label=model, zorder=3)
-            dots.set(color=colour, edgecolor="white", sizes=[2 * SIZES.get(marker, 26)])
+            dots.set(facecolor=(colour, 0.3), edgecolor=colour, sizes=[2 * SIZES.get(marker, 26)])  # two may meet
         axes.set(xlabel="uniformity (lower: more even)", ylabel="alignment (lower: tighter)", title=part or title)
         axes.margins(0.1)
         axes.locator_params(nbins=4)
