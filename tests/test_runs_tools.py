@@ -362,6 +362,17 @@ def test_packed_records_are_read_without_their_source_files(mirror, tmp_path, mo
     assert not (tmp_path / "there" / "files").exists()
 
 
+def test_data_that_cannot_be_had_can_be_left_out_of_a_pack(tmp_path, monkeypatch):
+    packed = []
+    monkeypatch.setattr(packing, "missing_packages", lambda *_: {})
+    monkeypatch.setattr(packing, "pack_project", lambda *_: None)
+    monkeypatch.setattr(packing, "pack_encoders", lambda *_: [])
+    monkeypatch.setattr(packing, "pack_data", lambda names, _: packed.extend(names) or [])
+    target = packing.Target(packing.host_platform(), "3.12", {})
+    packing.pack(["toy"], "quick", tmp_path / "x.tar", ROOT / "tests" / "toy", target, without=("SGD", "pip"))
+    assert packed == ["bundled/BANKING77", "Ubuntu-V1", "Douban:official"]
+
+
 @pytest.fixture
 def folder_encoder(tmp_path) -> Path:
     return tiny.encoder().save(tmp_path / "some place" / "my $encoder")

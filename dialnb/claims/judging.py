@@ -199,7 +199,8 @@ def _combine(parts: list[tuple[str, Verdict]], lacking: Mapping[str, Lacking], r
         words.append(f"judged on {len(parts)} of {every} comparisons, not run: {', '.join(absent)}")
     counted = all(verdict.method == "counted" for _, verdict in parts)
     encoders = rows["encoder"].unique() if "encoder" in rows and not counted else ()
-    return replace(weakest, reason="; ".join(words), encoders=tuple(filter(None, encoders)))
+    used = tuple(name for name in encoders if name not in ("", "none"))
+    return replace(weakest, reason="; ".join(words), encoders=used)
 
 
 def _most_common(lacking: Mapping[str, Lacking], every: int) -> Lacking:

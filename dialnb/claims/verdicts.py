@@ -92,9 +92,8 @@ def interval_text(record: Fields) -> str:
 
 def encoder_kind(slug: str, names: Sequence[str]) -> str:
     """The weakest kind among the encoders behind a verdict: the paper's own, pretrained elsewhere, or made here."""
-    used = [name for name in names if name and name != "none"]
     own = load_cells(slug).get("encoders", [])
-    kinds = [FROM_SCRATCH if MADE_HERE.search(name) else OWN_KIND if name in own else PRETRAINED for name in used]
+    kinds = [FROM_SCRATCH if MADE_HERE.search(name) else OWN_KIND if name in own else PRETRAINED for name in names]
     return min(kinds, key=(FROM_SCRATCH, PRETRAINED, OWN_KIND).index, default="")
 
 

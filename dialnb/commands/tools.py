@@ -18,7 +18,7 @@ from dialnb.files import make_folder, project_root, read_rows, table_at
 @option("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: this machine's)")
 @option("--python", default="{}.{}".format(*sys.version_info), show_default=True, help="its Python")
 @option("--have", type=Path, help="pip freeze of the target (default: torch and its usual company)")
-@option("--without", multiple=True, metavar="PACKAGE", help="a package to leave out all the same; repeatable")
+@option("--without", multiple=True, metavar="NAME", help="a package or a dataset to leave out all the same; repeatable")
 @option("-o", "--output", type=Path, required=True, help="*.tar, *.tar.gz or *.tar.xz")
 @PROJECT
 def pack(

@@ -118,6 +118,14 @@ class MatchingGroup:
     split: str = "train"
 
 
+@record
+class WordVector:
+    """A word and its vector: numbers with blanks between them, as a text takes a quarter of the memory of so many."""
+
+    word: str
+    numbers: str
+
+
 def conversation_of(record: Dialogue | SelectionGroup | InferenceItem) -> str:
     """The conversation that a test item was cut from; items of one conversation are no independent evidence.
 
@@ -138,6 +146,7 @@ TEXTS = {
     InferenceItem: ("utterances",),
     QuestionAnswer: ("question", "answer"),
     MatchingGroup: ("before", "after", "candidates"),
+    WordVector: ("word",),
 }
 """The fields of each kind of record that hold text."""
 
@@ -150,6 +159,7 @@ Record = (
     | InferenceItem
     | QuestionAnswer
     | MatchingGroup
+    | WordVector
 )
 
 RECORDS: dict[str, type] = {kind.__name__: kind for kind in TEXTS}

@@ -18,7 +18,7 @@ from dialnb.errors import DataError
 
 @dataclass
 class WordVectors:
-    """Average of the encoder's input word vectors, special tokens left out (what GloVe averages are to the papers)."""
+    """Average of the encoder's input word vectors, special tokens left out (where GloVe's cannot be had)."""
 
     encoder: Any
 

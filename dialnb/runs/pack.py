@@ -102,7 +102,8 @@ def pack(
         pack_project(root, folder / "project")
         packages = missing_packages(target, without)
         pack_packages(packages, target, folder / "site-packages")
-        licences = pack_data(dict.fromkeys(data), folder / "cache") + pack_encoders(dict.fromkeys(encoders), folder)
+        data = [name for name in dict.fromkeys(data) if name not in without]
+        licences = pack_data(data, folder / "cache") + pack_encoders(dict.fromkeys(encoders), folder)
         arguments = f"{' '.join(slugs)} --profile {profile}"
         if encoder:
             name = encoder_name(encoder)

@@ -5,7 +5,7 @@ A corpus has the evaluation sets that its models are scored on: JDDC's dialogues
 ECD, of the same language and trade, are scored on JDDC too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, collection, load
-from dialnb.evaluation import SupportsEncode, evaluate_retrieval, evaluate_similarity, geometry, stacked
+from dialnb.evaluation import SupportsEncode, as_encoder, evaluate_retrieval, evaluate_similarity, geometry, stacked
 from dialnb.evaluation.projection import project
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
@@ -246,11 +246,12 @@ def view(
     how: str,
     flow_steps: int = 200,
     seed: int = 0,
+    words: Callable | None = None,
 ) -> tuple[SupportsEncode, str]:
-    """The encoder as a baseline of T2 reads it, and its pooling: its word vectors, ``[CLS]``, the mean of the tokens,
-    or the mean through a transformation of the space."""
+    """The encoder as a baseline of T2 reads it, and its pooling: ``words``, from texts to vectors, or else its own word
+    vectors, ``[CLS]``, the mean of the tokens, or the mean through a transformation of the space."""
     if how == "words":
-        return WordVectors(encoder), "mean"
+        return as_encoder(words or WordVectors(encoder)), "mean"
     ways = {"flow": partial(flow, steps=flow_steps, seed=seed), "whitening": geometry.whiten}
     return (Transformed(encoder, ways[how]), "mean") if how in ways else (encoder, how)
 
@@ -263,18 +264,19 @@ def score(
     how: str = "mean",
     trained: bool = False,
     groups: int = 1,
-    **flow: int,
+    **given: Any,
 ) -> DataFrame:
     """MAP and MRR and, where there are human scores, Corr, for each of so many groups of test items; rows say what
     stands in for the paper's data."""
-    seen, pooling = view(encoder, how, **flow)
+    seen, pooling = view(encoder, how, **given)
     encoding = {"dataset": dataset, "groups": groups, "max_length": records.max_length, "pooling": pooling}
     rows = evaluate_retrieval(seen, thinned(records.queries, limit), **encoding)
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
         rows = stacked([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)])
     elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
-    notes = WORDS_INSTEAD if how == "words" else "", records.instead, elsewhere
+    own_words = how == "words" and not given.get("words")
+    notes = own_words * WORDS_INSTEAD, records.instead, elsewhere
     return rows.assign(substitute="; ".join(filter(None, notes)))
 
 
@@ -302,11 +304,11 @@ def by_intent(queries: Queries, intents: int, points: int) -> tuple[list[str], l
 
 
 def geometry_of(
-    encoder: Encoder, records: TestSet, dataset: str, geometry_sentences: int, how: str = "mean", **flow: int
+    encoder: Encoder, records: TestSet, dataset: str, geometry_sentences: int, how: str = "mean", **given: Any
 ) -> DataFrame:
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""
     texts, labels = by_intent(records.queries, 50, max(2, geometry_sentences // 50))
-    seen, pooling = view(encoder, how, **flow)
+    seen, pooling = view(encoder, how, **given)
     return shape_of(seen.encode(texts, max_length=records.max_length, pooling=pooling), labels, dataset=dataset)
 
 
