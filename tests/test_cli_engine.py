@@ -293,3 +293,11 @@ def test_a_context_longer_than_the_positions_of_a_cross_encoder_is_cut(tmp_path)
     score = own.reply_scorer(str(folder))
     long, longer = (SelectionGroup("", ("i want a table",) * n, ("ok sure", "hello"), (1, 0)) for n in (60, 90))
     assert np.isfinite(score([long])).all() and score([long]) == score([longer]), "the latest words count"
+
+
+def test_an_encoder_made_of_a_cross_encoder_is_saved_as_an_encoder(models, data, tmp_path):
+    encoder = load_encoder(models["cross"])
+    saved = encoder.save(tmp_path / "trained")
+    assert json.loads((saved / "config.json").read_text())["architectures"] == ["BertModel"]
+    lists = list(from_jsonl(data))
+    assert np.allclose(own.reply_scorer(str(saved))(lists), cosine_scorer(encoder)(lists), atol=1e-6)

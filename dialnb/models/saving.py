@@ -62,8 +62,7 @@ def check_place(folder: Path) -> None:
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
     config = encoder.transformer.config
-    if getattr(config, "architectures", None) is None:
-        config.architectures = [type(encoder.transformer).__name__]
+    config.architectures = [type(encoder.transformer).__name__]
     config.dtype = torch.float32
     config.save_pretrained(folder)
     weights = folder / "model.safetensors"
