@@ -194,9 +194,7 @@ def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate()
 
 def test_lists_of_which_none_can_be_tested_are_counted_by_what_they_lack():
     group = SelectionGroup("0", ("yes", " "), ("yes", "no"), (1, 0))
-    with pytest.raises(
-        DataError, match="none of the 3 lists of toy can be tested: 2 with no usable .*, 1 with no true"
-    ):
+    with pytest.raises(DataError, match=r"none of the 3 lists of toy .*: 2 with no usable .*, 1 with no true"):
         evaluate_adversarial(_lengths, [group, group, replace(group, labels=(0, 0))], dataset="toy")
     with pytest.raises(DataError, match="must have one length, found no lists"):
         evaluate_adversarial(_lengths, [], dataset="toy")
