@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import tiny
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 from test_examples_manipulations import groups
 
 from benchmarks import __main__ as benchmarks
 from dialnb.cli import main
-from dialnb.data import load
+from dialnb.data import SelectionGroup, from_jsonl, load
 from dialnb.data.corpora import Conversation, collection, conversations, sentences_of, write_corpus
 from dialnb.errors import DataError
-from dialnb.evaluation import bundled
+from dialnb.evaluation import bundled, own
+from dialnb.evaluation.selection import cosine_scorer, selection_rows
+from dialnb.models import places
 from dialnb.models.encoder import load_encoder
 from dialnb.models.selector import Selector
 from tools import pretrain
@@ -145,26 +154,150 @@ def test_a_place_that_cannot_take_the_encoder_is_refused_before_the_training(
     assert [path.read_text() for path in kept] == ["mine", "mine"]
 
 
-def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(tmp_path, capsys):
-    from transformers import BertConfig, BertForSequenceClassification
+# --- replies of one's own ---------------------------------------------------------------------------------------------
 
-    lists = []
-    for group in groups(4):
-        row = {"context": group.context, "candidates": group.candidates, "labels": group.labels}
-        lists.append(json.dumps(row))
-    data = tmp_path / "lists.jsonl"
-    data.write_text("\n".join(lists), encoding="utf-8")
+LIST = {"context": ["i want a table", "for two please"], "candidates": ["ok sure", "hello bye"], "labels": [1, 0]}
+NO_OLD = LIST | {"context": ["ok sure", " ok sure "]}
+
+
+def listed(path: Path, rows: list[dict]) -> str:
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(path)
+
+
+def cross_encoder(folder: Path, family: str = "bert", **settings) -> Path:
+    """An untrained transformer with a classifier, as others save it."""
+    kinds = {"bert": ("BertConfig", "BertForSequenceClassification")}
+    kinds["roberta"] = ("RobertaConfig", "RobertaForSequenceClassification")
+    config, model = (getattr(transformers, name) for name in kinds[family])
+    body = tiny.transformer(family, max_position_embeddings=80).config.to_diff_dict()
+    torch.manual_seed(2)
+    model(config(**body | {"num_labels": 1} | settings)).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def models(tmp_path):
+    """A folder of each kind of model that can rank replies."""
     encoder = tiny.encoder(max_position_embeddings=80)
     encoder.save(tmp_path / "sentences")
     Selector(encoder.clone(), 64).save(tmp_path / "selector")
-    config = BertConfig(**encoder.transformer.config.to_diff_dict() | {"num_labels": 1})
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "cross")
-    encoder.tokenizer.save_pretrained(tmp_path / "cross")
-    places = [str(tmp_path / name) for name in ("sentences", "selector", "cross")]
-    assert main(["evaluate", *places, "--tasks", "adversarial", "--data", str(data), "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
+    cross_encoder(tmp_path / "cross")
+    return {name: str(tmp_path / name) for name in ("sentences", "selector", "cross")}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = [{"context": one.context, "candidates": one.candidates, "labels": one.labels} for one in groups(4)]
+    return listed(tmp_path / "lists.jsonl", rows)
+
+
+def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(models, data, capsys):
+    assert main(["evaluate", *models.values(), "--tasks", "adversarial", "--data", data, "--json"]) == 0
+    shown = capsys.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines() if line]
     first = [row for row in rows if row["metric"] == "Adversarial first" and row["protocol"] == "paper"]
     assert {row["encoder"] for row in first} == {"sentences", "selector", "cross"} and len(first) == 9
     assert {row["n"] for row in first} == {4} and len({row["value"] for row in first}) > 1
-    assert main(["evaluate", places[1], "--tasks", "adversarial"]) == 2
+    assert shown.err == "", "neither bars nor warnings"
+    assert main(["evaluate", models["selector"], "--tasks", "adversarial"]) == 2
     assert "--data" in capsys.readouterr().err
+
+
+def test_listed_replies_are_scored_as_the_model_reads_them_with_and_without_the_adversarial_test(models, data, capsys):
+    lists = list(from_jsonl(data))
+    labels = [one.labels for one in lists]
+    scores = {name: own.reply_scorer(place)(lists) for name, place in models.items()}
+    assert np.allclose(scores["selector"], Selector.load(models["selector"]).score(lists), atol=1e-6)
+    assert np.allclose(scores["sentences"], cosine_scorer(load_encoder(models["sentences"]))(lists), atol=1e-6)
+    assert not np.allclose(scores["cross"], cosine_scorer(load_encoder(models["cross"]))(lists), atol=0.01)
+    assert main(["evaluate", *models.values(), "--data", data, "--json"]) == 0
+    rows = pd.DataFrame(json.loads(line) for line in capsys.readouterr().out.splitlines() if line)
+    for name, values in scores.items():
+        expected = selection_rows(values, labels, dataset="lists.jsonl")
+        assert rows[rows["encoder"] == name]["value"].tolist() == pytest.approx(expected["value"].tolist())
+
+
+@pytest.mark.parametrize("kind", ["selector", "cross"])
+@pytest.mark.parametrize("where", ["mirror", "hub's cache"])
+def test_a_model_named_by_its_hub_id_reads_replies_as_its_folder_does(kind, where, models, data, tmp_path, monkeypatch):
+    at = tmp_path / "mirror" / "huggingface.co" / "someone" / kind / "resolve" / "main"
+    if where == "hub's cache":
+        stored = tmp_path / "hub" / f"models--someone--{kind}"
+        at = stored / "snapshots" / ("0" * 40)
+        (stored / "refs").mkdir(parents=True)
+        (stored / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(models[kind], at, ignore=shutil.ignore_patterns("hashes.json"))
+    monkeypatch.setenv("DIALNB_MIRROR", str(tmp_path / "mirror") if where == "mirror" else "")
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(places, "hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    lists = list(from_jsonl(data))
+    found = own.reply_scorer(f"someone/{kind}")(lists)
+    assert np.allclose(found, own.reply_scorer(models[kind])(lists), atol=1e-6)
+
+
+def test_lists_that_cannot_be_tested_are_counted_beside_the_scores(models, tmp_path, capsys):
+    data = listed(tmp_path / "some.jsonl", [LIST, LIST | {"labels": [1, 1]}, NO_OLD, NO_OLD])
+    assert main(["evaluate", models["cross"], models["sentences"], "--tasks", "adversarial", "--data", data]) == 0
+    told = (
+        "dialnb: some.jsonl: of 4 lists are left out: 1 with no negative candidate, 2 with no usable context utterance"
+    )
+    assert set(capsys.readouterr().err.splitlines()) == {told}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([LIST | {"labels": [0, 0]}] * 3, "none of the 3 lists of mine.jsonl can be tested: 3 with no true response"),
+        ([NO_OLD, NO_OLD | {"labels": [0, 0]}], "1 with no usable context utterance, 1 with no true response"),
+        ([{"text": "hello", "intent": "greet"}], "but mine.jsonl holds IntentUtterance records"),
+        ([{"utterances": ["hello", "you"]}], "mine.jsonl has no reply to choose: no dialogue has a third turn"),
+        ([LIST, LIST | {"candidates": ["a", "b", "c"], "labels": [1, 0, 0]}], "must have one length, found 2, 3"),
+    ],
+)
+def test_a_file_that_gives_no_adversarial_list_is_answered_with_a_sentence(rows, said, models, tmp_path, capsys):
+    data = listed(tmp_path / "mine.jsonl", rows)
+    assert main(["evaluate", models["sentences"], "--tasks", "adversarial", "--data", data]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["no tokenizer", "pickled weights", "no classifier"])
+def test_a_cross_encoder_that_cannot_be_used_is_a_sentence(damage, models, data, capsys):
+    folder = Path(models["cross"])
+    weights = load_file(folder / "model.safetensors")
+    if damage == "no tokenizer":
+        for file in folder.glob("tokenizer*"):
+            file.unlink()
+    elif damage == "pickled weights":
+        (folder / "model.safetensors").unlink()
+        torch.save(weights, folder / "pytorch_model.bin")
+    else:
+        body = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier")}
+        save_file(body, folder / "model.safetensors", metadata={"format": "pt"})
+    said = {
+        "no tokenizer": "the tokenizer of encoder",
+        "pickled weights": "cannot load encoder 'cross' from config.json and safetensors: Error no file named",
+        "no classifier": "lacks weights of its classifier: classifier.",
+    }
+    assert main(["evaluate", models["cross"], "--data", data]) == 1
+    assert said[damage] in capsys.readouterr().err
+
+
+def test_a_context_longer_than_the_positions_of_a_cross_encoder_is_cut(tmp_path):
+    folder = cross_encoder(tmp_path / "roberta", "roberta", pad_token_id=1)
+    pieces = tiny.tokenizer()
+    pieces.model_max_length = 512
+    pieces.save_pretrained(folder)
+    score = own.reply_scorer(str(folder))
+    long, longer = (SelectionGroup("", ("i want a table",) * n, ("ok sure", "hello"), (1, 0)) for n in (60, 90))
+    assert np.isfinite(score([long])).all() and score([long]) == score([longer]), "the latest words count"
+
+
+def test_an_encoder_made_of_a_cross_encoder_is_saved_as_an_encoder(models, data, tmp_path):
+    encoder = load_encoder(models["cross"])
+    saved = encoder.save(tmp_path / "trained")
+    assert json.loads((saved / "config.json").read_text())["architectures"] == ["BertModel"]
+    lists = list(from_jsonl(data))
+    assert np.allclose(own.reply_scorer(str(saved))(lists), cosine_scorer(encoder)(lists), atol=1e-6)

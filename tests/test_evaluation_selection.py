@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -189,6 +190,18 @@ def test_a_scorer_that_likes_the_context_falls_for_every_adversarial_candidate()
     wide = frame[frame.ties == "against"].pivot(index="seed", columns="metric", values="value")
     assert (wide["Original R10@1"] == 1).all() and (wide["Adversarial R10@1"] == 0).all()
     assert (wide["Adversarial first"] == 1).all() and sorted(wide.index) == [0, 1, 2]
+
+
+def test_lists_of_which_none_can_be_tested_are_counted_by_what_they_lack():
+    group = SelectionGroup("0", ("yes", " "), ("yes", "no"), (1, 0))
+    with pytest.raises(DataError, match=r"none of the 3 lists of toy .*: 2 with no usable .*, 1 with no true"):
+        evaluate_adversarial(_lengths, [group, group, replace(group, labels=(0, 0))], dataset="toy")
+    with pytest.raises(DataError, match="must have one length, found no lists"):
+        evaluate_adversarial(_lengths, [], dataset="toy")
+
+
+def _lengths(groups):
+    return [[float(len(text)) for text in group.candidates] for group in groups]
 
 
 def test_harder_adversaries_choose_the_last_the_most_similar_or_other_words():

@@ -127,9 +127,10 @@ def train(
 def evaluate(
     encoders: Sequence[str], data: Path | None, tasks: str | None, columns: Sequence[str], as_json: bool
 ) -> None:
-    """Score encoders in few-shot intents.
+    """Score encoders, or selectors of replies.
 
-    Or on your own data. ENCODER is a bundled name, a folder or a hub id.
+    Without --data in few-shot intents, else by the test that fits your file. ENCODER is a bundled name, a folder or a
+    hub id; a selector of 'dialnb train UMS' or a cross-encoder reads replies together with their context.
     """
     import pandas as pd
 
@@ -138,18 +139,19 @@ def evaluate(
 
     if tasks and not data:
         raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
-    loaded = [] if tasks else [as_encoder(name) for name in encoders]
-    records = own_data(data, columns) if data else None
+    records = own_data(data, columns) if data else bundled.intent_sets()
+    kind, load = data and records.table.kind, as_encoder
+    score = own.evaluate_own if data else bundled.intent_scores
+    if kind in own.LISTS:
+        load, score = own.reply_scorer, own.evaluate_lists
+    loaded = [*map(load, encoders)]
     if tasks:
-        parts = [own.adversarial_scores(name, records).assign(encoder=encoder_name(name)) for name in encoders]
-    elif data:
-        if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
-            print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
-            records = own_data(data, columns, held_out=0.2)
-        parts = [own.evaluate_own(encoder, records).assign(encoder=encoder.name) for encoder in loaded]
-    else:
-        sets = bundled.intent_sets()
-        parts = [bundled.intent_scores(encoder, sets).assign(encoder=encoder.name) for encoder in loaded]
+        score = own.adversarial_scores
+    elif kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
+        print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
+        records = own_data(data, columns, held_out=0.2)
+    names = [*map(encoder_name, encoders)]
+    parts = [score(model, records).assign(encoder=name) for model, name in zip(loaded, names)]
     if as_json:
         print(pd.concat(parts).to_json(orient="records", lines=True))
     elif data:
@@ -158,7 +160,6 @@ def evaluate(
         print(
             "Prototype accuracy in %, bundled test sets, mean of 10 seeds; ± is the 95 % interval of Ave over seeds\n"
         )
-        names = [encoder.name for encoder in loaded]
         print(pd.concat(map(bundled.intent_summary, parts), keys=names, names=["encoder"]).round(2).to_string())
 
 

@@ -43,6 +43,10 @@ class AdversarialSet:
         """The index as a table (dialogue, candidate, utterance) to store beside the results."""
         return DataFrame(self.index, columns=Replacement._fields)
 
+    def reasons(self) -> str:
+        """How many dialogues were left out for which reason, in words."""
+        return ", ".join(f"{count} with {reason}" for reason, count in self.left_out.items())
+
 
 def build_adversarial(groups: Groups, seed: int = 0, kind: str = "random") -> AdversarialSet:
     """Draw one context utterance and one negative per dialogue, uniformly, and put the one in the other's place.
@@ -135,7 +139,9 @@ def evaluate_adversarial_items(
     scorer = as_scorer(scorer)
     widths = {len(group.candidates) for group in groups}
     if len(widths) != 1:
-        raise DataError(f"adversarial lists must have one length, found {', '.join(map(str, sorted(widths)))}")
+        raise DataError(
+            f"adversarial lists must have one length, found {', '.join(map(str, sorted(widths))) or 'no lists'}"
+        )
     recall = f"R{widths.pop()}@1"
     original = np.asarray(scorer(groups), np.float64)
     rows = []
@@ -143,18 +149,21 @@ def evaluate_adversarial_items(
     shared = {"dataset": dataset, "task": "adversarial selection", "adversary": kind}
     for seed in seeds:
         changed = build_adversarial(groups, seed, kind)
-        kept = [entry.dialogue for entry in changed.index]
+        if not changed.groups:
+            raise DataError(
+                f"none of the {len(groups)} lists of {dataset or 'this dataset'} can be tested: {changed.reasons()}. A "
+                "list should have a right and a wrong reply, and a context with an utterance that is not the right one"
+            )
+        kept, replaced, _ = np.array(changed.index).T
         labels = np.array([group.labels for group in changed.groups])
-        replaced = np.array([entry.candidate for entry in changed.index])
         scores = np.asarray(scorer(changed.groups), np.float64)
         for ties, protocol in PROTOCOLS.items():
             found = adversarial_items(original[kept], scores, labels, replaced, ties)
-            values = {name: part.mean() for name, part in found.items()}
             for metric in (recall, "MRR"):
-                values[f"Drop {metric}"] = values[f"Original {metric}"] - values[f"Adversarial {metric}"]
+                found[f"Drop {metric}"] = found[f"Original {metric}"] - found[f"Adversarial {metric}"]
+            values = {name: part.mean() for name, part in found.items()}
             rows += tidy_rows(values, n=len(kept), ties=ties, protocol=protocol, seed=seed, **shared)
             if ties == "against":
-                found[f"Drop {recall}"] = found[f"Original {recall}"] - found[f"Adversarial {recall}"]
                 for name in (f"Original {recall}", f"Adversarial {recall}", f"Drop {recall}", "Adversarial first"):
                     items.append(DataFrame({"metric": name, "item": kept, "value": found[name]}))
     means = concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()

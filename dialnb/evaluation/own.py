@@ -1,5 +1,6 @@
 """A score for one's own data: the evaluator that fits what a file holds."""
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -7,55 +8,69 @@ from pandas import DataFrame
 
 from dialnb.data import Dataset, SelectionGroup
 from dialnb.errors import DataError
-from dialnb.evaluation.adversarial import evaluate_adversarial
+from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial
 from dialnb.evaluation.diaeval import evaluate_inference
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.intent import evaluate_knn, evaluate_prototypes
 from dialnb.evaluation.metrics import stacked
-from dialnb.evaluation.selection import Scorer, cosine_scorer, evaluate_blocks, selection_rows
+from dialnb.evaluation.selection import Groups, Scorer, cosine_scorer, evaluate_blocks, selection_rows
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.own import selection_of
-from dialnb.files import read_json
-from dialnb.models.selector import HEADS, Selector
+from dialnb.models.encoder import load_parts
+from dialnb.models.places import HEADS, download_encoder, hub_snapshot
+from dialnb.models.saving import read_stored
+from dialnb.models.selector import Selector
 
 CANDIDATES = 10
+LISTS = ("Dialogue", "SelectionGroup")  # records in which replies can be ranked
 
 
-def adversarial_scores(place: str, records: Dataset) -> DataFrame:
-    """UMS' adversarial test on lists of replies (or dialogues, from which they are made) of one's own."""
-    return evaluate_adversarial(reply_scorer(place), _lists(records), dataset=records.name)
+def reply_scorer(name: str) -> Scorer:
+    """How a model scores replies: a selector of `dialnb train UMS` or a cross-encoder (a transformer with a classifier)
+    reads them together with the context, any other encoder compares both by cosine."""
+    folder = Path(name)
+    if not folder.is_dir():
+        folder = download_encoder(name).folder or hub_snapshot(name) or folder
+    if (folder / HEADS).is_file():
+        return Selector.load(folder).score
+    if "ForSequenceClassification" in str(read_stored(folder / "config.json", dict).get("architectures")):
+        return _cross_scorer(name)
+    return cosine_scorer(as_encoder(name))
 
 
-def reply_scorer(place: str) -> Scorer:
-    """How a model scores replies: a selector of `dialnb train UMS` or a cross-encoder (a folder of a transformer with a
-    classifier) reads them together with the context, an encoder compares both by cosine."""
-    if (Path(place) / HEADS).is_file():
-        return Selector.load(place).score
-    kinds = (read_json(Path(place) / "config.json") or {}).get("architectures") or [""]
-    return _cross_scorer(place) if kinds[0].endswith("SequenceClassification") else cosine_scorer(as_encoder(place))
-
-
-def _cross_scorer(place: str) -> Scorer:
-    """The score of a pair is the classifier's one logit, or that of its last class."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    model = AutoModelForSequenceClassification.from_pretrained(
-        place, use_safetensors=True, local_files_only=True
-    ).eval()
-    tokenizer = AutoTokenizer.from_pretrained(place, truncation_side="left", local_files_only=True)
-    room = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+def _cross_scorer(name: str) -> Scorer:
+    """The score of a pair is the classifier's one logit, or that of its last class; the latest words count."""
+    *_, model, tokenizer = load_parts(name, kind="AutoModelForSequenceClassification")
+    tokenizer.truncation_side = "left"
+    room = as_encoder((model, tokenizer)).length
 
     @torch.inference_mode()
-    def score(groups: list[SelectionGroup]) -> list[list[float]]:
+    def score(groups: Groups) -> list[list[float]]:
         scores = []
         for group in groups:
-            pairs = [" ".join(group.context)] * len(group.candidates), list(group.candidates)
-            inputs = tokenizer(*pairs, truncation=True, max_length=room, padding=True, return_tensors="pt")
-            scores.append(model(**inputs).logits[:, -1].tolist())
+            pairs = [[" ".join(group.context), candidate] for candidate in group.candidates]
+            inputs = tokenizer(pairs, truncation=True, max_length=room, padding=True, return_tensors="pt")
+            scores.append(model(**inputs.to(model.device)).logits[:, -1].tolist())
         return scores
 
     return score
+
+
+def adversarial_scores(scorer: Scorer, records: Dataset) -> DataFrame:
+    """UMS' adversarial test on lists of replies (or dialogues, from which they are made) of one's own; how many lists
+    are left out, and why, is a warning."""
+    lists = _lists(records)
+    rows = evaluate_adversarial(scorer, lists, dataset=records.name)
+    if left_out := build_adversarial(lists).reasons():
+        warnings.warn(f"{records.name}: of {len(lists)} lists are left out: {left_out}", stacklevel=2)
+    return rows
+
+
+def evaluate_lists(scorer: Scorer, records: Dataset) -> DataFrame:
+    """Tidy rows of listed replies, or of the next utterance of dialogues among up to ten."""
+    lists = _lists(records)
+    return selection_rows(scorer(lists), [each.labels for each in lists], dataset=records.name)
 
 
 def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
@@ -71,11 +86,9 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
             parts = _parts(records, ("train", "test"))
             if len(set(parts[0].column("intent"))) < 2:
                 raise DataError(f"{name} has fewer than two intents to tell apart; is its column 'intent' filled in?")
-            rows = [evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)]
-            return stacked(rows)
-        case "Dialogue" | "SelectionGroup":
-            lists = _lists(records)
-            return selection_rows(cosine_scorer(once)(lists), [each.labels for each in lists], dataset=name)
+            return stacked([evaluate_prototypes(once, *parts, dataset=name), evaluate_knn(once, *parts, dataset=name)])
+        case kind if kind in LISTS:
+            return evaluate_lists(cosine_scorer(once), records)
         case "QuestionAnswer":
             return evaluate_blocks(once, list(records), dataset=name, size=min(100, len(records)))
         case "ScoredPair":
@@ -88,11 +101,19 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
 
 def _lists(records: Dataset) -> list[SelectionGroup]:
     """Lists of replies as they are; of dialogues the next utterance among up to ten, as many as there are others."""
-    if records.table.kind == "SelectionGroup":
+    kind = records.table.kind
+    if kind not in LISTS:
+        raise DataError(
+            f"the adversarial test takes dialogues or lists of replies, but {records.name} holds {kind} records"
+        )
+    if kind == "SelectionGroup":
         return list(records)
-    turns = [len(record.utterances) - 2 for record in records]
-    others = sum(max(0, count) for count in turns) - max(turns)
-    return selection_of(records, min(CANDIDATES, max(2, others + 1)))
+    turns = [max(0, len(record.utterances) - 2) for record in records]
+    others = sum(turns) - max(turns)
+    lists = selection_of(records, min(CANDIDATES, max(2, others + 1)))
+    if not lists:
+        raise DataError(f"{records.name} has no reply to choose: no dialogue has a third turn after two of context")
+    return lists
 
 
 def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:

@@ -14,6 +14,7 @@ import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -265,6 +266,20 @@ def load_encoder(
     what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none; ``pooling`` given
     here overrules everything that follows the transformer. A folder that dialnb saved is checked against its hashes.
     """
+    name, folder, transformer, tokenizer = load_parts(name_or_path, device)
+    readout, lowercase = read_readout(folder, pooling)
+    readout["length"] = readout["length"] or tokenizer.model_max_length
+    encoder = Encoder(transformer, tokenizer, name=name, **readout)
+    if lowercase and tokenizer.tokenize("ABC") != tokenizer.tokenize("abc"):
+        raise DataError(f"{name} asks for texts in lower case, but its tokenizer tells the cases apart")
+    return encoder.eval()
+
+
+def load_parts(
+    name_or_path: str | Path, device: str | torch.device | None = None, kind: str = "AutoModel"
+) -> tuple[str, Path, Any, Any]:
+    """The name of an encoder, its folder, its transformer, of a ``kind`` of the library, and its tokenizer; what cannot
+    be used is refused."""
     import transformers
     from huggingface_hub import snapshot_download
     from safetensors import SafetensorError
@@ -277,21 +292,22 @@ def load_encoder(
     try:
         with _quiet_transformers(), seeded(0):  # for weights that the files lack, such as BERT's pooler
             config = transformers.AutoConfig.from_pretrained(where, **safe)
-            t5 = config.model_type in ("t5", "mt5")  # whose module takes long to import
-            kind = transformers.T5EncoderModel if t5 else transformers.AutoModel
-            transformer = kind.from_pretrained(where, use_safetensors=True, dtype=torch.float32, **safe)
+            if kind == "AutoModel" and config.model_type in ("t5", "mt5"):
+                kind = "T5EncoderModel"  # whose module takes long to import
+            transformer, report = getattr(transformers, kind).from_pretrained(
+                where, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
+            )
             tokenizer = _tokenizer(where, safe)
         if folder is None:
             folder = Path(snapshot_download(where, allow_patterns=READOUT, local_files_only=safe["local_files_only"]))
     except (OSError, ValueError, SafetensorError) as error:
         if place.folder is None and safe["local_files_only"]:
             raise Offline(absent(place.name)) from error
-        raise DataError(f"cannot load encoder {place.name!r}: {str(error).splitlines()[0]}") from error
-    readout, lowercase = read_readout(folder, pooling)
-    readout["length"] = readout["length"] or tokenizer.model_max_length
-    weights = sorted(folder.glob("*.safetensors"))
-    require_finite(transformer.state_dict(), weights[0] if len(weights) == 1 else where)
-    encoder = Encoder(transformer, tokenizer, name=place.name, **readout)
-    if lowercase and tokenizer.tokenize("ABC") != tokenizer.tokenize("abc"):
-        raise DataError(f"{where} asks for texts in lower case, but its tokenizer tells the cases apart")
-    return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+        raise DataError(
+            f"cannot load encoder {place.name!r} from config.json and safetensors: {str(error).splitlines()[0]}"
+        ) from error
+    if "Classification" in kind and report["missing_keys"]:
+        raise DataError(f"{folder} lacks weights of its classifier: {', '.join(report['missing_keys'])}")
+    require_finite(transformer.state_dict(), folder / "model.safetensors")
+    transformer.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return place.name, folder, transformer, tokenizer

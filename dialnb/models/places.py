@@ -17,6 +17,7 @@ from dialnb.files import sha256
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
 NEEDED = ("config.json", "model.safetensors")
 CARD = "README.md"
+HEADS = "selector.safetensors"  # beside the weights, of a selector
 MODULES = "modules.json"
 PROMPTS = "config_sentence_transformers.json"
 LENGTHS = tuple(
@@ -30,7 +31,7 @@ TOKENIZER = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
     *("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
 )
-FILES = (*NEEDED, *TOKENIZER, *READOUT, CARD)
+FILES = (*NEEDED, HEADS, *TOKENIZER, *READOUT, CARD)
 SHARED = ["*.json", "*.txt", "*.safetensors", "*.model"]
 """What a copy of an encoder of the hub holds; neither pickles nor exports to other engines."""
 

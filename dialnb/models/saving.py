@@ -62,8 +62,7 @@ def check_place(folder: Path) -> None:
 
 def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -> None:
     config = encoder.transformer.config
-    if getattr(config, "architectures", None) is None:
-        config.architectures = [type(encoder.transformer).__name__]
+    config.architectures = [type(encoder.transformer).__name__]
     config.dtype = torch.float32
     config.save_pretrained(folder)
     weights = folder / "model.safetensors"
@@ -111,11 +110,11 @@ def read_readout(folder: Path, pooling: str | None = None) -> tuple[Values, bool
     normalize, reads_prompt = False, True
     if pooling is None:
         pooling, normalize, reads_prompt = _read_modules(folder)
-    sizes = next((_read(folder / name, dict) for name in LENGTHS if (folder / name).is_file()), {})
+    sizes = next((read_stored(folder / name, dict) for name in LENGTHS if (folder / name).is_file()), {})
     length = sizes.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 1):
         raise DataError(f"{folder} says max_seq_length {length!r}, expected a number of tokens")
-    prompts, prompt = _read(folder / PROMPTS, dict), ""
+    prompts, prompt = read_stored(folder / PROMPTS, dict), ""
     wanted = prompts.get("default_prompt_name")
     if wanted is not None:
         prompt = (prompts.get("prompts") or {}).get(wanted)
@@ -131,7 +130,7 @@ def _read_modules(folder: Path) -> tuple[str | None, bool, bool]:
     """Of a folder that follows the transformer with pooling and normalisation and nothing else: how it pools, whether
     it normalises, and whether the prompt is pooled too."""
     plain = [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "1_Pooling"}]
-    listed = _read(folder / MODULES, list) or plain[: 2 if (folder / POOLING).is_file() else 1]
+    listed = read_stored(folder / MODULES, list) or plain[: 2 if (folder / POOLING).is_file() else 1]
     try:
         kinds = [str(part["type"]).rpartition(".")[2] for part in listed]
         places = [str(part["path"]) for part in listed]
@@ -147,7 +146,7 @@ def _read_modules(folder: Path) -> tuple[str | None, bool, bool]:
     if places[1] != Path(places[1]).name:
         raise DataError(f"{folder / MODULES} looks for its pooling in {places[1]!r}, which is no folder within it")
     path = folder / places[1] / "config.json"
-    config = _read(path, dict)
+    config = read_stored(path, dict)
     wanted = [FLAGS.get(key, key) for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
     if mode := config.get("pooling_mode"):  # the newer way to say it
         wanted = mode if isinstance(mode, list) else [mode]
@@ -168,7 +167,7 @@ def seal(folder: Path) -> None:
 
 def check_seal(folder: Path) -> None:
     """Refuse a folder whose files are not those that were saved; a folder of others, without hashes, passes."""
-    for name, expected in _read(folder / HASHES, dict).items():
+    for name, expected in read_stored(folder / HASHES, dict).items():
         path = folder / name
         if not path.is_file() or sha256(path) != expected:
             wrong = "is not what was saved there" if path.is_file() else "is missing"
@@ -198,7 +197,7 @@ def _plain_card(encoder) -> str:
     )
 
 
-def _read(path: Path, kind: type) -> Any:
+def read_stored(path: Path, kind: type) -> Any:
     """The JSON of a file, which must be of this kind; an empty one where there is no file."""
     if not path.is_file():
         return kind()

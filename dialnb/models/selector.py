@@ -17,11 +17,10 @@ from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare
 from dialnb.examples.templates import SYMBOL
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.packed import small_products
+from dialnb.models.places import HEADS
 from dialnb.models.saving import require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Numbers
-
-HEADS = "selector.safetensors"
 
 
 def add_marks(encoder: Encoder, seed: int = 0) -> Encoder:
