@@ -235,7 +235,7 @@ def bench_matching(tokenizer, shape: str, device: torch.device, groups: int) -> 
     objective, seconds, losses = MatchingGuidedObjective(encoder.dim).to(device), {}, {}
     ways = {
         "dialnb": lambda: objective.terms(encoder, batch)["matching"],
-        "loop over candidates": lambda: peers.loop_over_candidates(encoder, batch),
+        "loop over candidates": lambda: peers.loop_over_candidates(encoder, objective, batch),
     }
     for name, way in ways.items():
         for _ in range(3):

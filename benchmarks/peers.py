@@ -15,6 +15,7 @@ from dialnb.models.encoder import Encoder
 from dialnb.models.heads import contrastive_head
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Numbers, Tokens
+from dialnb.training.objectives import MatchingGuidedObjective
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -176,20 +177,23 @@ def padded_scores(model: nn.Module, rows: Sequence[np.ndarray], narrow: bool, ba
     return np.concatenate(states)
 
 
-def loop_over_candidates(encoder: Encoder, batch: Batch, temperature: float = 0.1) -> torch.Tensor:
-    """DialogueCSE's loss (I2) as its equations read: the context is encoded again for every candidate, and matrices of
-    all tokens are made."""
+def loop_over_candidates(encoder: Encoder, objective: MatchingGuidedObjective, batch: Batch) -> torch.Tensor:
+    """DialogueCSE's loss as its equations read, candidate by candidate: the context is encoded again for each of them,
+    and matrices of all tokens are made."""
     rows = []
     for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
-        cosines = []
+        similarity = []
         for candidate in candidates:
             states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
             parts = states.split(packed.lengths.tolist())
             *context, response = (parts[place] for place in packed.rank.tolist())
-            aware = []
+            everything = torch.ones(len(response), device=response.device)
+            seen = []
             for turn in context:
-                matrix = matching_matrix(turn, turn.new_ones(len(turn)), response, response.new_ones(len(response)))
-                aware.append((matrix @ response).mean(0))
-            cosines.append(torch.cosine_similarity(response.mean(0), torch.stack(aware).mean(0), dim=0))
-        rows.append(-(torch.stack(cosines) / temperature).log_softmax(0)[0])
+                matrix = matching_matrix(turn, turn.new_ones(len(turn)), response, everything)
+                seen.append((matrix @ response).mean(0))
+            aware = torch.stack(seen)
+            weights = 1 / len(seen) if objective.attention is None else objective.attention(aware).softmax(0)
+            similarity.append(torch.cosine_similarity(response.mean(0), (weights * aware).sum(0), dim=0))
+        rows.append(-(torch.stack(similarity) / objective.temperature).log_softmax(0)[0])
     return torch.stack(rows).mean()

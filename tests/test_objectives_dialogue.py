@@ -11,7 +11,7 @@ import torch
 from test_examples_manipulations import groups as selection_groups
 from torch import nn
 
-from dialnb import losses
+from benchmarks.peers import loop_over_candidates
 from dialnb.errors import DataError, UnknownName
 from dialnb.evaluation.geometry import whiten
 from dialnb.examples.manipulations import manipulation_examples
@@ -33,27 +33,6 @@ EXACT = {"precision": "float64", "batch_size": 10, "seed": 5}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def loop_loss(encoder, objective: MatchingGuidedObjective, batch: Batch) -> torch.Tensor:
-    """The loss candidate by candidate: the context encoded again for each of them, full matching matrices."""
-    rows = []
-    for turns, candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
-        similarity = []
-        for candidate in candidates:
-            states, packed = encoder.hidden(batch.tokens["texts"][[*turns[turns >= 0], candidate]])
-            parts = states.split(packed.lengths.tolist())
-            *context, response = (parts[place] for place in packed.rank.tolist())
-            everything = torch.ones(len(response), device=response.device)
-            seen = []
-            for turn in context:
-                matrix = losses.matching_matrix(turn, turn.new_ones(len(turn)), response, everything)
-                seen.append((matrix @ response).mean(0))
-            aware = torch.stack(seen)
-            weights = 1 / len(seen) if objective.attention is None else objective.attention(aware).softmax(0)
-            similarity.append(torch.cosine_similarity(response.mean(0), (weights * aware).sum(0), dim=0))
-        rows.append(-(torch.stack(similarity) / objective.temperature).log_softmax(0)[0])
-    return torch.stack(rows).mean()
 
 
 class ByRow:
@@ -214,7 +193,7 @@ def test_the_packed_loss_is_that_of_a_loop_over_candidates(aggregation):
     encoder.double(), objective.double()
     batch = examples.batch(np.arange(8), None)
     ways = []
-    for loss in (objective.terms(encoder, batch)["matching"], loop_loss(encoder, objective, batch)):
+    for loss in (objective.terms(encoder, batch)["matching"], loop_over_candidates(encoder, objective, batch)):
         encoder.zero_grad(), objective.zero_grad()
         loss.backward()
         named = [*encoder.named_parameters(), *objective.named_parameters("objective")]
