@@ -291,6 +291,19 @@ def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, projec
     assert "equal settings, but models BERT; its rows" in page
 
 
+def test_of_runs_that_share_a_machine_one_times_its_trainings_and_the_others_join_it(runs, second, project):
+    for folder, timed in ((runs[1], 200), (second, None)):
+        run = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(run | {"parameters": run["parameters"] | {"timed_steps": timed}}))
+    place, _ = records.record(second, project)
+    with pytest.raises(DataError, match="its timed_steps is 200, that of the record None"):
+        records.pool(runs[1], project)
+    place, _ = records.record(runs[1], project)
+    records.pool(second, project)
+    (joined,) = json.loads((place / "run.json").read_text())["pooled"]
+    assert joined["shorter"] == {"timed_steps": []}
+
+
 def test_what_items_scored_is_kept_in_lists_and_read_item_by_item(runs, second, project):
     """Row by row, half a million items took 1.5 MB of a wheel."""
     labels = {"metric": "R10@1", "model": ["BERT"] * 3 + ["none"] * 3, "adversary": [np.nan] * 3 + ["last"] * 3}

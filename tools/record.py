@@ -36,6 +36,8 @@ FREE = {"seed", "workers"}
 PARTS = {"models", "subsets", "sentence_encoders", "temperatures", "negative_counts", "turn_counts"}
 PARTS |= {"dialogue_counts", "sides", "freezes", "other_starts"}
 """Lists of which a run may have a part: every value makes rows of its own, and no other row depends on it."""
+ALONE = {"timed_steps"}
+"""What a run may leave out because it wants the machine to itself: of runs at once the last one does it."""
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
 LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex", "encoders")
@@ -94,8 +96,9 @@ def pool(folder: Path, root: Path) -> list[Path]:
     """Add the rows of a run to what is kept of its profile, and judge all trainings together; the place written to.
 
     Both must be finished runs of the profile as it stands, from other seeds and with equal parameters; of the lists
-    in ``PARTS`` (models to train, values of a sweep) the run may have some, and then adds the rows of these. The record
-    says of each run that joined it when, where and by which code it was made, and which lists were shorter.
+    in ``PARTS`` (models to train, values of a sweep) the run may have some, and then adds the rows of these; what
+    ``ALONE`` names it may leave out. The record says of each run that joined it when, where and by which code it was
+    made, and which of these it had less of.
     """
     run = _finished(folder)
     place = root / "papers" / run["slug"] / "results" / run["profile"]
@@ -110,8 +113,9 @@ def pool(folder: Path, root: Path) -> list[Path]:
         ours, theirs = (each["parameters"].get(name) for each in (kept, run))
         if ours == theirs:
             continue
-        if name in PARTS and set(theirs or ()) <= set(ours or ()):
-            shorter[name] = theirs
+        some = name in PARTS and set(theirs or ()) <= set(ours or ())
+        if some or (name in ALONE and theirs is None):
+            shorter[name] = theirs or []
         else:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
     tables = {}
