@@ -62,6 +62,12 @@ class _SmallProducts(ContextDecorator):
             if not self.passes:
                 mkldnn.enabled = self.before
 
+    def keep(self) -> None:
+        """Leave oneDNN as it was before: products in bfloat16 need it."""
+        with self.lock:
+            if self.passes:
+                mkldnn.enabled = self.before
+
 
 small_products = _SmallProducts()
 
