@@ -195,6 +195,12 @@ def bench_cross_encoder(tokens: Tokens, tokenizer, shape: str, device: torch.dev
     return [{"bench": f"cross-encoder {shape}, batch 32", "unit": "real tokens/s", **row} for row in rows]
 
 
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16 (x86: AMX or AVX-512; ARM: its instructions for it)."""
+    found = torch.cpu.get_capabilities()
+    return any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+
+
 def bench_scoring(
     groups: Sequence[SelectionGroup], tokenizer, shape: str, device: torch.device, narrow: bool
 ) -> list[dict]:
@@ -296,7 +302,7 @@ def run_benchmarks(
     yield as_table(bench_training(bundled_pairs(), tokenizer, shape, device, batch, steps))
     yield as_table(bench_cross_encoder(long, tokenizer, shape, device, steps if cuda else max(4, steps // 5)))
     lists = load("bundled/UbuntuIRC", "selection-10", split="test")[: 1_000 if cuda else 20]
-    for narrow in (False, True)[: 1 + cuda]:
+    for narrow in (False, True)[: 1 + (cuda or has_bfloat16())]:
         yield as_table(bench_scoring(lists, tokenizer, shape, device, narrow))
     yield as_table(bench_matching(tokenizer, shape, device, 64 if cuda else 8))
     for kind, some in texts.items():

@@ -24,7 +24,7 @@ from dialnb.errors import DataError
 from dialnb.evaluation import bundled, own
 from dialnb.evaluation.selection import cosine_scorer, selection_rows
 from dialnb.models import places
-from dialnb.models.encoder import load_encoder
+from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from tools import pretrain
 
@@ -203,6 +203,20 @@ def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(mode
     assert shown.err == "", "neither bars nor warnings"
     assert main(["evaluate", models["selector"], "--tasks", "adversarial"]) == 2
     assert "--data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tasks", [[], ["--tasks", "adversarial"]])
+def test_replies_are_scored_in_bfloat16_where_that_is_asked_for(tasks, models, data, capsys, monkeypatch):
+    seen, forward = [], Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", lambda self, *given: seen.append(self.dtype) or forward(self, *given))
+    places = [models["selector"], models["sentences"]]
+    for asked in ("float32", "bfloat16"):
+        assert main(["evaluate", *places, "--data", data, "--json", "--precision", asked, *tasks]) == 0
+        assert set(seen) == {getattr(torch, asked)}
+        seen.clear()
+    scores = [own.reply_scorer(place, torch.bfloat16)(list(from_jsonl(data))) for place in places]
+    exact = [own.reply_scorer(place)(list(from_jsonl(data))) for place in places]
+    assert scores != exact and np.allclose(scores, exact, atol=0.05)
 
 
 def test_listed_replies_are_scored_as_the_model_reads_them_with_and_without_the_adversarial_test(models, data, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dialnb.examples.manipulations import (
     Layout,
     bare_pieces,
     deletion,
+    input_tokens,
     insertion,
     manipulate,
     manipulation_examples,
@@ -144,6 +146,20 @@ def test_a_long_selection_input_loses_the_oldest_words_and_fills_the_room():
     written = LAYOUT.selection(pieces(40, 40), np.array([30, 31]))
     assert len(written.ids) == 64 and written.ids[0] == 2 and written.ids[-5:].tolist() == [3, 30, 31, 80, 3]
     assert written.ids[1:-5].tolist() == [10] * 16 + [80] + [11] * 40 + [80]
+
+
+@given(SEED, st.sampled_from([0, 1]), st.sampled_from([3, 25, 90]))
+def test_many_selection_inputs_at_once_are_those_of_one_at_a_time(seed, segment, longest):
+    """Of texts that fit, are trimmed on either side or on both, and are empty; of empty contexts and equal pairs."""
+    rng, layout = np.random.default_rng(seed), replace(LAYOUT, second_segment=segment)
+    texts = [rng.integers(100, 999, n) for n in (0, *rng.integers(0, longest, 9))]
+    contexts = [tuple(rng.integers(0, 10, n).tolist()) for n in (0, *rng.integers(0, 6, 3))]
+    pairs = [(contexts[rng.integers(4)], int(rng.integers(10))) for _ in range(20)]
+    for asked in (pairs, [((), 0)], pairs[:1] * 2):
+        found = layout.selections(layout.closed(texts), asked)
+        expected = input_tokens([layout.selection([texts[i] for i in context], texts[r]) for context, r in asked])
+        for name in ("ids", "offsets", "types"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
 def test_each_task_is_written_as_the_paper_shows():

@@ -109,6 +109,16 @@ def test_other_machines_keep_onednn(arm, monkeypatch):
     assert seen["there"] == [True]
 
 
+@pytest.mark.parametrize("work", [encoding, scoring])
+def test_passes_in_bfloat16_keep_onednn_on_arm(arm, work):
+    encoder = tiny.encoder(max_position_embeddings=80)
+    encoder.dtype, seen, embed = torch.bfloat16, [], packed._embed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "_embed", lambda *given: seen.append(switch()) or embed(*given))
+        work(encoder)
+    assert seen and all(seen)
+
+
 def test_who_had_switched_it_off_finds_it_off(arm):
     mkldnn.enabled = False
     encoding(tiny.encoder())

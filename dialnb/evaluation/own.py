@@ -17,7 +17,7 @@ from dialnb.evaluation.selection import Groups, Scorer, cosine_scorer, evaluate_
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.own import selection_of
-from dialnb.models.encoder import load_parts
+from dialnb.models.encoder import Encoder, load_parts
 from dialnb.models.places import HEADS, download_encoder, hub_snapshot
 from dialnb.models.saving import read_stored
 from dialnb.models.selector import Selector
@@ -26,17 +26,27 @@ CANDIDATES = 10
 LISTS = ("Dialogue", "SelectionGroup")  # records in which replies can be ranked
 
 
-def reply_scorer(name: str) -> Scorer:
+def encoder_in(name: str, dtype: torch.dtype | None = None) -> SupportsEncode:
+    """An encoder that computes in a precision, if it is run by our own pass; others compute as they do."""
+    encoder = as_encoder(name)
+    if isinstance(encoder, Encoder):
+        encoder.dtype = dtype
+    return encoder
+
+
+def reply_scorer(name: str, dtype: torch.dtype | None = None) -> Scorer:
     """How a model scores replies: a selector of `dialnb train UMS` or a cross-encoder (a transformer with a classifier)
-    reads them together with the context, any other encoder compares both by cosine."""
+    reads them together with the context, any other encoder compares both by cosine. A classifier stays in float32."""
     folder = Path(name)
     if not folder.is_dir():
         folder = download_encoder(name).folder or hub_snapshot(name) or folder
     if (folder / HEADS).is_file():
-        return Selector.load(folder).score
+        selector = Selector.load(folder)
+        selector.encoder.dtype = dtype
+        return selector.score
     if "ForSequenceClassification" in str(read_stored(folder / "config.json", dict).get("architectures")):
         return _cross_scorer(name)
-    return cosine_scorer(as_encoder(name))
+    return cosine_scorer(encoder_in(name, dtype))
 
 
 def _cross_scorer(name: str) -> Scorer:

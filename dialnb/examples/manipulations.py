@@ -24,7 +24,7 @@ from numpy.random import Generator
 from dialnb.data.records import SelectionGroup, conversation_of
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
-from dialnb.tokens import Numbers, Tokens, joined, offsets_of
+from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
 
 TASKS = ("insertion", "deletion", "search")
 PROTOCOLS = ("paper", "code")
@@ -112,17 +112,16 @@ def manipulate(
     return made
 
 
-def trim(first: int, second: int, room: int) -> tuple[int, int]:
+def trim(first: ndarray, second: ndarray, room: int) -> tuple[ndarray, ndarray]:
     """How many tokens the first part loses at its front and the second at its end: while both exceed ``room``, one from
-    the first if it is the longer one, otherwise one from the second.
+    the first if it is the longer one, otherwise one from the second. Also for many inputs at once.
 
-    >>> trim(10, 4, 10), trim(6, 6, 9), trim(2, 9, 6)
-    ((4, 0), (1, 2), (0, 5))
+    >>> trim(np.array([10, 6, 2]), np.array([4, 6, 9]), 9)
+    (array([5, 1, 0]), array([0, 2, 2]))
     """
-    excess = max(0, first + second - room)
-    lead = min(excess, abs(first - second))
-    half = (excess - lead) // 2
-    from_first = half + lead if first > second else half
+    excess = np.maximum(0, first + second - room)
+    lead = np.minimum(excess, abs(first - second))
+    from_first = (excess - lead) // 2 + lead * (first > second)
     return from_first, excess - from_first
 
 
@@ -152,11 +151,28 @@ class Layout:
 
     def selection(self, context: Sequence[ndarray], response: ndarray) -> Input:
         """Response selection: every utterance, and the response, closed by [EOT]; read at [CLS]."""
-        return self.join(self.closed(context), [response, [self.eot]])
+        return self.join([part for piece in context for part in (piece, [self.eot])], [response, [self.eot]])
 
-    def closed(self, pieces: Sequence[ndarray]) -> list[ndarray]:
-        """Utterances as the first part of :meth:`join`, each closed by [EOT]."""
-        return [joined(part for piece in pieces for part in (piece, [self.eot]))]
+    def closed(self, pieces: Sequence[ndarray]) -> Tokens:
+        """Utterances for :meth:`selections`, each closed by [EOT]."""
+        parts = Tokens.from_lists(part for piece in pieces for part in (piece, [self.eot]))
+        return Tokens(parts.ids, parts.offsets[::2])
+
+    def selections(self, said: Tokens, pairs: Sequence[tuple[tuple[int, ...], int]]) -> Tokens:
+        """The inputs of :meth:`selection` for many contexts with their responses at once, given as numbers of closed
+        utterances: every input is five stretches of one row that holds whatever they are made of."""
+        contexts = Numbers()
+        before, after = contexts.of(context for context, _ in pairs), [response for _, response in pairs]
+        spoken = said[joined(contexts)]
+        ends = spoken.offsets[offsets_of([*map(len, contexts)])]
+        first, second = np.diff(ends)[before], said.lengths[after]
+        lost, shortened = trim(first, second, self.max_length - 3)
+        ids = joined([[self.cls, self.sep], spoken.ids, said.ids])
+        starts = 0, 2 + ends[before] + lost, 1, 2 + ends[-1] + said.offsets[after], 1
+        lengths = np.column_stack(np.broadcast_arrays(1, first - lost, 1, second - shortened, 1))
+        types = np.repeat(np.resize(np.int8([0, 0, 0, 1, 1]) * self.second_segment, lengths.size), lengths.ravel())
+        where = stretches(np.column_stack(np.broadcast_arrays(*starts)), lengths)
+        return Tokens(ids[where], offsets_of(lengths.sum(1)), types)
 
     def manipulation(self, made: Manipulation, pieces: Sequence[ndarray]) -> Input:
         """An auxiliary input, ``pieces`` being the tokens of its utterances (context, then second part), each cut to a

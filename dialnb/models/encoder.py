@@ -115,6 +115,8 @@ class Encoder(nn.Module):
         return (self.graphs or self.forward)(batch, first_only)
 
     def forward(self, batch: Packed, first_only: bool) -> Tensor:
+        if self.dtype in NARROW:
+            packed_path.small_products.keep()
         return packed_path.packed_forward(self.transformer, batch, self.dtype, self.attention_dropout, first_only)
 
     def _padded_hidden(self, tokens: Tokens, batch: Packed, chunk: int = 64) -> Tensor:

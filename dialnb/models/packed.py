@@ -62,6 +62,12 @@ class _SmallProducts(ContextDecorator):
             if not self.passes:
                 mkldnn.enabled = self.before
 
+    def keep(self) -> None:
+        """Leave oneDNN as it was before: products in bfloat16 need it."""
+        with self.lock:
+            if self.passes:
+                mkldnn.enabled = self.before
+
 
 small_products = _SmallProducts()
 
@@ -101,13 +107,19 @@ def packed_forward(
     wide = inner = None
     if not (x.is_cuda or torch.is_grad_enabled()):  # all layers use the same memory: new pages take a tenth of the time
         wide, inner = (x.new_empty(len(x), size) for size in (3 * config.hidden_size, len(layers[0].inner[0])))
+    heads = config.num_attention_heads
     for layer, seed in zip(layers, seeds.split(1)):
-        weights, biases = zip(layer.query, layer.key, layer.value)
-        qkv = linear(x, (torch.cat(weights), torch.cat(biases)), wide).view(len(x), 3, config.num_attention_heads, -1)
-        context = attend(qkv, packed, seed, config.max_position_embeddings, attention).flatten(1)
-        if first_only and layer is layers[-1]:
-            rows = packed.starts[:-1].long()
-            x, context, inner = x[rows], context[rows], None
+        ends = first_only and layer is layers[-1]
+        if ends:
+            rows, inner = packed.starts[:-1].long(), None
+        if ends and wide is not None and packed.types is not None:  # long inputs of two segments
+            x, context = x[rows], _first_attention(x, packed, rows, layer, heads)
+        else:
+            weights, biases = zip(layer.query, layer.key, layer.value)
+            qkv = linear(x, (torch.cat(weights), torch.cat(biases)), wide).view(len(x), 3, heads, -1)
+            context = attend(qkv, packed, seed, config.max_position_embeddings, attention).flatten(1)
+            if ends:
+                x, context = x[rows], context[rows]
         join = partial(_add_and_norm, seed=seed, eps=getattr(config, "layer_norm_eps", 1e-12))
         x = join(x, linear(context, layer.output), layer.attention_norm, use=2, dropout=after_attention)
         active = ACTIVATIONS[_activation(config)](linear(x, layer.inner, inner), out=inner)
@@ -118,6 +130,20 @@ def packed_forward(
 def linear(x: Tensor, part: Part, out: Tensor | None = None) -> Tensor:
     weight, bias = part
     return torch.addmm(bias.to(x.dtype), x, weight.to(x.dtype).T, out=out)
+
+
+def _first_attention(x: Tensor, packed: Packed, rows: Tensor, layer: Layer, heads: int) -> Tensor:
+    """What the first tokens alone read, without a key or a value of any other: (K x + b) q is x (K^T q) and the same
+    for all x, and the sum of p (V x + b) is V (sum of p x) + b."""
+    key, value = (weight.to(x.dtype).view(heads, -1, x.shape[1]) for weight, _ in (layer.key, layer.value))
+    query = linear(x[rows], layer.query).view(len(rows), heads, -1)
+    asked = torch.einsum("nhe,hed->nhd", query, key).split([count for _, count in packed.groups])
+    seen = []
+    for (length, count), part, those in zip(packed.groups, x.split([n * count for n, count in packed.groups]), asked):
+        states = part.view(count, 1, length, -1)
+        scale = query.shape[-1] ** -0.5
+        seen.append(F.scaled_dot_product_attention(those[:, None], states, states, scale=scale).squeeze(1))
+    return torch.einsum("nhd,hed->nhe", torch.cat(seen), value).flatten(1) + layer.value[1].to(x.dtype)
 
 
 def _add_and_norm(x: Tensor, change: Tensor, part: Part, seed: Tensor, use: int, dropout: float, eps: float) -> Tensor:

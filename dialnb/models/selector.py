@@ -13,7 +13,7 @@ from torch import nn
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces, input_tokens
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
 from dialnb.examples.templates import SYMBOL
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.packed import small_products
@@ -82,27 +82,28 @@ class Selector(nn.Module):
     def score(self, groups: Sequence[SelectionGroup], batch_tokens: int | None = None) -> list[list[float]]:
         """Probability of every candidate of every group to be the response.
 
-        Inputs are sorted by length and travel in batches of about ``batch_tokens`` real tokens, without padding (by
-        default 65,536 on a GPU, and on a CPU 4,096, which its caches hold); equal inputs are scored once, so that they
-        tie exactly.
+        Inputs are prepared in parts, a GPU scoring one while the next is prepared. They travel in batches of about
+        ``batch_tokens`` real tokens, sorted by length and without padding (by default 65,536 on a GPU, and on a CPU
+        4,096, which its caches hold); equal inputs are scored once, so that they tie exactly.
         """
-        budget = batch_tokens or (1 << 12 if self.encoder.device.type == "cpu" else 1 << 16)
-        texts = {text: None for group in groups for text in (*group.context, *group.candidates)}
-        layout, pieces = Layout.of(self.encoder, self.max_length), bare_pieces(self.encoder, list(texts))
-        piece_of = dict(zip(texts, pieces, strict=True))
-        rows = Numbers()
-        places = [[rows[group.context, candidate] for candidate in group.candidates] for group in groups]
+        part, budget = (1 << 14, 1 << 12) if self.encoder.device.type == "cpu" else (1 << 11, 1 << 16)
+        texts, rows, places = Numbers(), Numbers(), []
+        for group in groups:
+            context = tuple(texts[text] for text in group.context)
+            places.append([rows[context, texts[candidate]] for candidate in group.candidates])
         if not rows:
             return places
-        before = {context: layout.closed([piece_of[text] for text in context]) for context, _ in rows}
-        inputs = [layout.join(before[context], [piece_of[response], [layout.eot]]) for context, response in rows]
-        tokens = input_tokens(inputs)
-        parts = [*by_budget(tokens.lengths, budget)]
+        layout, pairs, order, logits = Layout.of(self.encoder, self.max_length), list(rows), [], []
+        said = layout.closed(bare_pieces(self.encoder, list(texts)))
         with evaluating(self):  # the device is waited for once, after all batches
-            logits = torch.cat([self.heads["selection"](self.encoder.embed(tokens[part], "cls")) for part in parts])
-        scores = torch.zeros(len(rows))
-        scores[torch.from_numpy(np.concatenate(parts))] = logits.squeeze(-1).sigmoid().float().cpu()
-        return [scores[row].tolist() for row in places]
+            for start in range(0, len(pairs), part):
+                tokens = layout.selections(said, pairs[start : start + part])
+                for batch in by_budget(tokens.lengths, batch_tokens or budget):
+                    order.append(start + batch)
+                    logits.append(self.heads["selection"](self.encoder.embed(tokens[batch], "cls")))
+        scores = torch.cat(logits).squeeze(-1).sigmoid().tolist()
+        found = dict(zip(np.concatenate(order).tolist(), scores))
+        return [[found[row] for row in own] for own in places]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write the encoder's folder (loads as any encoder) with the heads beside it."""
