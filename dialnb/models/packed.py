@@ -112,7 +112,7 @@ def packed_forward(
         ends = first_only and layer is layers[-1]
         if ends:
             rows, inner = packed.starts[:-1].long(), None
-        if ends and wide is not None and packed.types is not None:  # long inputs of two segments
+        if ends and wide is not None and packed.types is not None and not attention:  # long inputs of two segments
             x, context = x[rows], _first_attention(x, packed, rows, layer, heads)
         else:
             weights, biases = zip(layer.query, layer.key, layer.value)
