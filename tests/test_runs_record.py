@@ -291,17 +291,17 @@ def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, projec
     assert "equal settings, but models BERT; its rows" in page
 
 
-def test_of_runs_that_share_a_machine_one_times_its_trainings_and_the_others_join_it(runs, second, project):
-    for folder, timed in ((runs[1], 200), (second, None)):
+@pytest.mark.parametrize(("first", "then", "told"), [(200, None, []), (None, 200, [200])])
+def test_of_runs_that_share_a_machine_one_times_its_trainings(first, then, told, runs, second, project):
+    for folder, timed in ((runs[1], first), (second, then)):
         run = json.loads((folder / "run.json").read_text())
-        (folder / "run.json").write_text(json.dumps(run | {"parameters": run["parameters"] | {"timed_steps": timed}}))
-    place, _ = records.record(second, project)
-    with pytest.raises(DataError, match="its timed_steps is 200, that of the record None"):
-        records.pool(runs[1], project)
+        parameters = run["parameters"] | {"timed_steps": timed}
+        by_hand = {"set_by_hand": {} if timed else {"timed_steps": None}}
+        (folder / "run.json").write_text(json.dumps(run | {"parameters": parameters} | by_hand))
     place, _ = records.record(runs[1], project)
     records.pool(second, project)
     (joined,) = json.loads((place / "run.json").read_text())["pooled"]
-    assert joined["shorter"] == {"timed_steps": []}
+    assert joined["shorter"] == {"timed_steps": told}
 
 
 def test_what_items_scored_is_kept_in_lists_and_read_item_by_item(runs, second, project):

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 
 from dialnb.errors import DataError
-from dialnb.files import ITEMS, project_root, read_json, read_rows, table_at, write_json, write_table
+from dialnb.files import ITEMS, as_list, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs, rows_of, seeds_of
 from dialnb.runs.figures import redraw
@@ -37,7 +37,7 @@ PARTS = {"models", "subsets", "sentence_encoders", "temperatures", "negative_cou
 PARTS |= {"dialogue_counts", "sides", "freezes", "other_starts"}
 """Lists of which a run may have a part: every value makes rows of its own, and no other row depends on it."""
 ALONE = {"timed_steps"}
-"""What a run may leave out because it wants the machine to itself: of runs at once the last one does it."""
+"""What wants the machine to itself, so that of runs at once only one may have it, whichever is kept first."""
 LARGEST = 3_000_000
 """Bytes of an executed notebook that code hosts still show."""
 LEFT_OUT = (".*", "log.txt", "*.png", "*.svg", "*.pdf", "*.tex", "encoders")
@@ -63,7 +63,7 @@ def record(folder: Path, root: Path) -> list[Path]:
     A folder that is such a record already is judged again.
     """
     run = _finished(folder)
-    if run["set_by_hand"].keys() - FREE:
+    if run["set_by_hand"].keys() - FREE - ALONE:
         return [_record_trial(folder, root / "papers" / run["slug"] / "trial" / run["profile"])]
     place, figures = root / "papers" / run["slug"] / "results" / run["profile"], root / "figures" / run["slug"]
     if place.resolve() == folder.resolve():
@@ -96,9 +96,9 @@ def pool(folder: Path, root: Path) -> list[Path]:
     """Add the rows of a run to what is kept of its profile, and judge all trainings together; the place written to.
 
     Both must be finished runs of the profile as it stands, from other seeds and with equal parameters; of the lists
-    in ``PARTS`` (models to train, values of a sweep) the run may have some, and then adds the rows of these; what
-    ``ALONE`` names it may leave out. The record says of each run that joined it when, where and by which code it was
-    made, and which of these it had less of.
+    in ``PARTS`` (models to train, values of a sweep) the run may have some, and then adds the rows of these; in what
+    ``ALONE`` names they may differ. The record says of each run that joined it when, where and by which code it was
+    made, and in which of these it differs.
     """
     run = _finished(folder)
     place = root / "papers" / run["slug"] / "results" / run["profile"]
@@ -114,8 +114,8 @@ def pool(folder: Path, root: Path) -> list[Path]:
         if ours == theirs:
             continue
         some = name in PARTS and set(theirs or ()) <= set(ours or ())
-        if some or (name in ALONE and theirs is None):
-            shorter[name] = theirs or []
+        if some or name in ALONE:
+            shorter[name] = as_list(theirs or [])
         else:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
     tables = {}
