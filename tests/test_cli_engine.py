@@ -206,6 +206,8 @@ def test_the_adversarial_test_takes_lists_of_ones_own_and_any_kind_of_model(mode
 
 
 @pytest.mark.parametrize("tasks", [[], ["--tasks", "adversarial"]])
+@pytest.mark.filterwarnings("ignore:TF32")
+@torch.backends.mkldnn.flags(enabled=False)  # on a CPU without bfloat16 it would switch itself off for good
 def test_replies_are_scored_in_bfloat16_where_that_is_asked_for(tasks, models, data, capsys, monkeypatch):
     seen, forward = [], Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda self, *given: seen.append(self.dtype) or forward(self, *given))

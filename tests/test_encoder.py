@@ -18,6 +18,7 @@ import dialnb
 from dialnb.errors import DataError, UnknownName
 from dialnb.models import places
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention, reach
+from dialnb.models.packed import ROWS
 from dialnb.tokens import Tokens
 
 PACKED = ("bert", "roberta", "electra", "distilbert")
@@ -297,6 +298,19 @@ def test_a_clone_has_weights_of_its_own(bert):
 
 @pytest.mark.filterwarnings("ignore:TF32")
 @torch.backends.mkldnn.flags(enabled=False)  # on a CPU without bfloat16 it would switch itself off for good
+@pytest.mark.parametrize("times", [1, 40])  # less than what rows are filled up to, and more
+def test_rows_that_fill_up_products_in_bfloat16_are_not_read(bert, times):
+    tokens, twin = bert.tokenize(TEXTS * times), bert.clone()
+    twin.dtype = torch.bfloat16
+    assert len(tokens.ids) % ROWS and (len(tokens.ids) > ROWS) == (times > 1)
+    with torch.inference_mode():
+        states, exact = twin.hidden(tokens)[0], bert.hidden(tokens)[0]
+    assert states.shape == exact.shape
+    torch.testing.assert_close(states.float(), exact, rtol=0.05, atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:TF32")
+@torch.backends.mkldnn.flags(enabled=False)
 def test_bfloat16_computation_stays_close_and_returns_float32(bert):
     twin = bert.clone()
     twin.dtype = torch.bfloat16

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.backends import mkldnn
 from torch.nn import functional as F
 
-from dialnb.models.attention import attend, kernels, widened
+from dialnb.models.attention import NARROW, attend, kernels, widened
 from dialnb.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
@@ -28,6 +28,7 @@ ACTIVATIONS = {
     "gelu_new": partial(F.gelu, approximate="tanh"),
 }
 Part = tuple[Tensor, Tensor]  # weight and bias
+ROWS = 512  # to a multiple of so many are products in half precision on a CPU filled up
 
 
 BERT = (
@@ -105,7 +106,11 @@ def packed_forward(
         seeds.random_(0, 2**31)
     x = _embed(transformer, packed, dtype or layers[0].query[0].dtype, hidden)
     wide = inner = None
+    real, spare = len(x), 0
     if not (x.is_cuda or torch.is_grad_enabled()):  # all layers use the same memory: new pages take a tenth of the time
+        if x.dtype in NARROW:  # oneDNN makes a kernel for every number of rows, which takes as long as five products
+            spare = -real % ROWS
+            x = F.pad(x, (0, 0, 0, spare))
         wide, inner = (x.new_empty(len(x), size) for size in (3 * config.hidden_size, len(layers[0].inner[0])))
     heads = config.num_attention_heads
     for layer, seed in zip(layers, seeds.split(1)):
@@ -113,18 +118,20 @@ def packed_forward(
         if ends:
             rows, inner = packed.starts[:-1].long(), None
         if ends and wide is not None and packed.types is not None and not attention:  # long inputs of two segments
-            x, context = x[rows], _first_attention(x, packed, rows, layer, heads)
+            x, context = x[rows], _first_attention(x[:real], packed, rows, layer, heads)
         else:
             weights, biases = zip(layer.query, layer.key, layer.value)
             qkv = linear(x, (torch.cat(weights), torch.cat(biases)), wide).view(len(x), 3, heads, -1)
-            context = attend(qkv, packed, seed, config.max_position_embeddings, attention).flatten(1)
+            context = attend(qkv[:real], packed, seed, config.max_position_embeddings, attention).flatten(1)
             if ends:
                 x, context = x[rows], context[rows]
+            elif spare:
+                context = F.pad(context, (0, 0, 0, spare))
         join = partial(_add_and_norm, seed=seed, eps=getattr(config, "layer_norm_eps", 1e-12))
         x = join(x, linear(context, layer.output), layer.attention_norm, use=2, dropout=after_attention)
         active = ACTIVATIONS[_activation(config)](linear(x, layer.inner, inner), out=inner)
         x = join(x, linear(active, layer.outer), layer.norm, use=3, dropout=hidden)
-    return x
+    return x[:real]
 
 
 def linear(x: Tensor, part: Part, out: Tensor | None = None) -> Tensor:
