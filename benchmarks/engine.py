@@ -21,7 +21,7 @@ from torch import nn
 
 from benchmarks import peers
 from dialnb.data.records import SelectionGroup
-from dialnb.examples.manipulations import Layout, bare_pieces
+from dialnb.examples.manipulations import manipulation_examples
 from dialnb.examples.matching import build_groups, matching_examples, sessions
 from dialnb.examples.pairs import pair_examples
 from dialnb.models.encoder import Encoder
@@ -207,12 +207,10 @@ def bench_scoring(
     """A cross-encoder scores lists of replies to contexts of up to 512 tokens, in float32 or ``narrow``, in bfloat16;
     the plain loop gets its inputs tokenised."""
     selector = Selector(random_encoder(shape, tokenizer, device))
-    layout, transformer = Layout.of(selector.encoder), selector.encoder.transformer
+    transformer = selector.encoder.transformer
     selector.encoder.dtype = torch.bfloat16 if narrow else None
-    inputs = []
-    for group in groups:
-        context, replies = (bare_pieces(selector.encoder, texts) for texts in (group.context, group.candidates))
-        inputs += [layout.selection(context, reply).ids for reply in replies]
+    examples = manipulation_examples(selector.encoder, groups, tasks=())
+    inputs = list(examples.selections(range(len(examples))))
     few, some = groups[: len(groups) // 10], inputs[: len(inputs) // 10]
 
     def timed(score: Callable, warmup: Sequence, asked: Sequence) -> dict:

@@ -156,7 +156,8 @@ def test_many_selection_inputs_at_once_are_those_of_one_at_a_time(seed, segment,
     contexts = [tuple(rng.integers(0, 10, n).tolist()) for n in (0, *rng.integers(0, 6, 3))]
     pairs = [(contexts[rng.integers(4)], int(rng.integers(10))) for _ in range(20)]
     for asked in (pairs, [((), 0)], pairs[:1] * 2):
-        found = layout.selections(layout.closed(texts), asked)
+        before, after = zip(*asked)
+        found = layout.selections(layout.closed(texts), before, np.array(after))
         expected = input_tokens([layout.selection([texts[i] for i in context], texts[r]) for context, r in asked])
         for name in ("ids", "offsets", "types"):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)

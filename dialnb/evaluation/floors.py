@@ -17,7 +17,7 @@ from scipy import sparse
 
 from dialnb.data.records import SelectionGroup
 from dialnb.evaluation.vectors import normalise
-from dialnb.examples.manipulations import Layout, bare_pieces
+from dialnb.examples.manipulations import bare_pieces, manipulation_examples
 from dialnb.examples.readings import thin
 from dialnb.models.selector import add_marks
 from dialnb.tokens import joined, offsets_of
@@ -102,20 +102,16 @@ class Lexical:
 def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: int):
     """Candidates by TF-IDF with their context, both cut as the input of a cross-encoder is (`Layout.selection`)."""
     marked = add_marks(encoder)
-    layout = Layout.of(marked, min(max_length, marked.max_length))
     words = Lexical(marked, [text for group in groups for text in (*group.context, *group.candidates)])
 
     def score(asked: Sequence[SelectionGroup]) -> list[list[float]]:
-        texts = list(dict.fromkeys(text for group in asked for text in (*group.context, *group.candidates)))
-        pieces = dict(zip(texts, bare_pieces(marked, texts)))
+        examples = manipulation_examples(marked, asked, max_length, tasks=())
         contexts = []
         replies = []
-        for group in asked:
-            for candidate in group.candidates:
-                ids = layout.selection([pieces[said] for said in group.context], pieces[candidate]).ids
-                middle = int(np.flatnonzero(ids == layout.sep)[0])
-                contexts.append(ids[:middle])
-                replies.append(ids[middle:])
+        for ids in examples.selections(range(len(examples))):
+            middle = int(np.flatnonzero(ids == examples.layout.sep)[0])
+            contexts.append(ids[:middle])
+            replies.append(ids[middle:])
         first = words.queries(words.counts(contexts))
         second = words.documents(words.counts(replies))
         scores = np.asarray(first.multiply(second).sum(1)).ravel()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -158,17 +158,17 @@ class Layout:
         parts = Tokens.from_lists(part for piece in pieces for part in (piece, [self.eot]))
         return Tokens(parts.ids, parts.offsets[::2])
 
-    def selections(self, said: Tokens, pairs: Sequence[tuple[tuple[int, ...], int]]) -> Tokens:
+    def selections(self, said: Tokens, contexts: Iterable[tuple[int, ...]], responses: ndarray) -> Tokens:
         """The inputs of :meth:`selection` for many contexts with their responses at once, given as numbers of closed
         utterances: every input is five stretches of one row that holds whatever they are made of."""
-        contexts = Numbers()
-        before, after = contexts.of(context for context, _ in pairs), [response for _, response in pairs]
-        spoken = said[joined(contexts)]
-        ends = spoken.offsets[offsets_of([*map(len, contexts)])]
-        first, second = np.diff(ends)[before], said.lengths[after]
+        distinct = Numbers()
+        before = distinct.of(contexts)
+        spoken = said[joined(distinct)]
+        ends = spoken.offsets[offsets_of([*map(len, distinct)])]
+        first, second = np.diff(ends)[before], said.lengths[responses]
         lost, shortened = trim(first, second, self.max_length - 3)
         ids = joined([[self.cls, self.sep], spoken.ids, said.ids])
-        starts = 0, 2 + ends[before] + lost, 1, 2 + ends[-1] + said.offsets[after], 1
+        starts = 0, 2 + ends[before] + lost, 1, 2 + ends[-1] + said.offsets[responses], 1
         lengths = np.column_stack(np.broadcast_arrays(1, first - lost, 1, second - shortened, 1))
         types = np.repeat(np.resize(np.int8([0, 0, 0, 1, 1]) * self.second_segment, lengths.size), lengths.ravel())
         where = stretches(np.column_stack(np.broadcast_arrays(*starts)), lengths)
@@ -275,7 +275,7 @@ class ManipulationExamples:
         if self.negatives == "redrawn":
             right = np.flatnonzero(self.labels)
             asked = [row if self.labels[row] else self._elsewhere(row, right, rng) for row in rows]
-        inputs = [self.selection(*pair) for pair in zip(rows, asked, strict=True)]
+        inputs = []
         numbers = {task: [] for task in self.tasks}  # of the task's inputs
         for row in rows[self.labels[rows] == 1]:
             for drawn in self.draw(row, rng):
@@ -284,17 +284,26 @@ class ManipulationExamples:
         arrays, counts = {"labels": self.labels[rows]}, {"selection": len(rows)}
         for task, own in numbers.items():
             marks, mask = Tokens.from_lists(inputs[i].marks for i in own).padded()
-            arrays[f"{task}_sequence"] = np.broadcast_to(np.array(own, np.int64)[:, None], marks.shape)
+            arrays[f"{task}_sequence"] = np.broadcast_to(np.array(own, np.int64)[:, None] + len(rows), marks.shape)
             arrays[f"{task}_position"] = marks
             arrays[f"{task}_mask"] = mask.astype(bool)
             arrays[f"{task}_target"] = np.array([inputs[i].target for i in own], np.int64)
             counts[task] = len(own)
-        return Batch(len(rows), {"inputs": input_tokens(inputs)}, arrays, counts)
+        tokens = Tokens.concatenate([self.selections(rows, asked), input_tokens(inputs)])
+        return Batch(len(rows), {"inputs": tokens}, arrays, counts)
 
-    def selection(self, row: int, asked: int | None = None) -> Input:
-        """The input of a row for response selection, with its own response or that of another row."""
-        response = self.responses[row if asked is None else asked]
-        return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[response])
+    def selection(self, row: int) -> Input:
+        """The input of a row for response selection."""
+        return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[self.responses[row]])
+
+    def selections(self, rows: Sequence[int], asked: Sequence[int] | None = None) -> Tokens:
+        """The inputs of rows for response selection, with their own responses or those of other rows."""
+        responses = self.responses[rows if asked is None else asked]
+        return self.layout.selections(self.said, (self.contexts[row] for row in rows), responses)
+
+    @cached_property
+    def said(self) -> Tokens:
+        return self.layout.closed(self.pieces)
 
     def write(self, drawn: Manipulation) -> Input:
         """The input of an auxiliary task."""

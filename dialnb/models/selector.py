@@ -13,7 +13,7 @@ from torch import nn
 
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
-from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, Layout, bare_pieces
+from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, manipulation_examples
 from dialnb.examples.templates import SYMBOL
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.packed import small_products
@@ -87,23 +87,21 @@ class Selector(nn.Module):
         4,096, which its caches hold); equal inputs are scored once, so that they tie exactly.
         """
         part, budget = (1 << 14, 1 << 12) if self.encoder.device.type == "cpu" else (1 << 11, 1 << 16)
-        texts, rows, places = Numbers(), Numbers(), []
-        for group in groups:
-            context = tuple(texts[text] for text in group.context)
-            places.append([rows[context, texts[candidate]] for candidate in group.candidates])
-        if not rows:
-            return places
-        layout, pairs, order, logits = Layout.of(self.encoder, self.max_length), list(rows), [], []
-        said = layout.closed(bare_pieces(self.encoder, list(texts)))
+        sizes = [len(group.candidates) for group in groups]
+        if not sum(sizes):
+            return [[] for _ in groups]
+        examples = manipulation_examples(self.encoder, groups, self.max_length, tasks=())
+        equal = Numbers().of(zip(examples.contexts, examples.responses))
+        rows, order, logits = np.unique(equal, return_index=True)[1], [], []
         with evaluating(self):  # the device is waited for once, after all batches
-            for start in range(0, len(pairs), part):
-                tokens = layout.selections(said, pairs[start : start + part])
+            for start in range(0, len(rows), part):
+                tokens = examples.selections(rows[start : start + part])
                 for batch in by_budget(tokens.lengths, batch_tokens or budget):
                     order.append(start + batch)
                     logits.append(self.heads["selection"](self.encoder.embed(tokens[batch], "cls")))
-        scores = torch.cat(logits).squeeze(-1).sigmoid().tolist()
-        found = dict(zip(np.concatenate(order).tolist(), scores))
-        return [[found[row] for row in own] for own in places]
+        scores = torch.zeros(len(rows))
+        scores[torch.from_numpy(np.concatenate(order))] = torch.cat(logits).squeeze(-1).sigmoid().float().cpu()
+        return [part.tolist() for part in scores[equal].split(sizes)]
 
     def save(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
         """Write the encoder's folder (loads as any encoder) with the heads beside it."""

@@ -306,10 +306,9 @@ def geometry_of(
     """Uniformity of the [CLS] vectors of test inputs, and alignment of those with equal label (right or wrong)."""
     asked = Lists(records, groups, "test").read()
     examples = manipulation_examples(encoder.encoder, asked, encoder.max_length, tasks=())
-    inputs = [examples.selection(row) for row in range(len(examples))]
     vectors = []
-    for start in range(0, len(inputs), BATCH):
-        tokens = input_tokens(inputs[start : start + BATCH])
+    for start in range(0, len(examples), BATCH):
+        tokens = examples.selections(range(len(examples))[start : start + BATCH])
         vectors.append(encoder.encoder.embed(tokens, "cls").float().cpu())
     return shape_of(torch.cat(vectors).numpy(), examples.labels.tolist(), dataset=dataset)
 
