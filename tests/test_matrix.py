@@ -22,7 +22,7 @@ from tiny import one_layer
 from dialnb import cli
 from dialnb.claims import load_claims
 from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
-from dialnb.claims.ranks import against_best, friedman, holm, nemenyi_difference, ranks_of
+from dialnb.claims.ranks import friedman, holm, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
@@ -79,11 +79,11 @@ def test_ties_share_their_ranks_and_a_missing_score_is_refused():
         ranks_of(scores.drop(index="y").reindex(scores.index))
 
 
-def test_equal_methods_have_no_order():
+def test_equal_methods_have_no_order(notebook):
     scores = pd.DataFrame(np.ones((3, 4)), index=list("xyz"))
     assert friedman(scores) == (0.0, 1.0)
     assert np.isnan(friedman(scores.iloc[:2])).all()
-    assert (against_best(scores)["p (Wilcoxon, Holm)"] == 1).all()
+    assert (notebook.against_best(scores)["p (Wilcoxon, Holm)"] == 1).all()
 
 
 def test_holm_keeps_the_order_of_the_values_and_never_exceeds_one():
@@ -91,12 +91,12 @@ def test_holm_keeps_the_order_of_the_values_and_never_exceeds_one():
     assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
 
 
-def test_a_method_that_always_loses_is_told_apart_from_the_best():
+def test_a_method_that_always_loses_is_told_apart_from_the_best(notebook):
     rng = np.random.default_rng(0)
     scores = pd.DataFrame(rng.normal(size=(3, 12)), index=["best", "near", "far"])
     scores.loc["best"] = scores.max() + 0.1 + rng.random(12)
     scores.loc["far"] = scores.min() - 1 - rng.random(12)
-    found = against_best(scores)
+    found = notebook.against_best(scores)
     assert found.loc["far", "best is better on"] == "12 of 12"
     assert found.loc["far", "p (Wilcoxon, Holm)"] == pytest.approx(2 * stats.wilcoxon(np.arange(1, 13)).pvalue)
 
@@ -116,7 +116,7 @@ def test_both_figures_name_every_method():
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("steps_for", "cost", "tokens_a_second")
+    defined = ("steps_for", "cost", "tokens_a_second", "against_best")
     return shared.from_notebook("matrix", tmp_path_factory.mktemp("notebook"), *defined)
 
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("statistics", "count_lists", "least_skill", "most_saved", "rows_for")
+    defined = ("project_marks", "statistics", "count_lists", "least_skill", "most_saved", "rows_for")
     return from_notebook("ums", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -211,12 +211,12 @@ def test_a_copy_of_a_split_is_not_counted_and_conversations_are(tmp_path, notebo
 # --- figures ------------------------------------------------------------------------------------------------------
 
 
-def test_special_tokens_of_every_task_are_laid_out_with_one_target_an_input(trained):
+def test_special_tokens_of_every_task_are_laid_out_with_one_target_an_input(trained, notebook):
     found = ums.mark_vectors(trained["selector"], Lists(trained["parts"], split="test").read())
     assert list(found) == list(TASKS)
     for vectors, right in found.values():
         assert len(vectors) == len(right) and right.sum() == 12 and np.isfinite(vectors).all()
-    plane = ums.project_marks(trained["selector"], trained["parts"], "made", 12, "tsne", 1)
+    plane = notebook.project_marks(trained["selector"], trained["parts"], "made", 12, "tsne", 1)
     assert list(dict.fromkeys(plane["task"])) == list(TASKS) and list(dict.fromkeys(plane["label"])) == [
         "other",
         "target",

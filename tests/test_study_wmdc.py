@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("benchmark_rows", "known_domains", "figure_data")
+    defined = ("benchmark_rows", "known_domains", "figure_data", "count_corpora")
     return from_notebook("wmdc", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -236,9 +236,9 @@ def test_curves_hold_the_share_of_the_top_percent_exactly():
     assert curve["share"].is_monotonic_increasing and curve["share"].iloc[-1] == pytest.approx(100)
 
 
-def test_bundled_corpora_are_counted_one_by_one():
+def test_bundled_corpora_are_counted_one_by_one(notebook):
     corpora = {"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}
-    found = wmdc.count_corpora(corpora, ["WOZ2.0"], 20, 5, 2, 6)
+    found = notebook.count_corpora(corpora, ["WOZ2.0"], 20, 5, 2, 6)
     assert found["sizes"]["dialogues"].tolist() == [20, 20]
     assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", wmdc.WHOLE]
     assert len(found["rare"]) == 5 and found["pairs"].groupby("draw").size().tolist() == [6, 6]

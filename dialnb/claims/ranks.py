@@ -5,7 +5,6 @@ Wilcoxon's test of each method against the best with Holm's correction (Demšar 
 from math import inf, nan, sqrt
 
 import numpy as np
-import pandas as pd
 from pandas import DataFrame
 from scipy import stats
 
@@ -55,17 +54,3 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     order = np.argsort(p_values)
     stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
     return np.minimum(stepped, 1.0)[np.argsort(order)]
-
-
-def against_best(scores: DataFrame) -> DataFrame:
-    """Of every method but the one with the best mean rank: its mean rank, on how many tasks that one beats it, and
-    Wilcoxon's p over tasks with Holm's correction."""
-    means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
-    best = means.index[0]
-    others = list(means.index[1:])
-    gaps = {name: (scores.loc[best] - scores.loc[name]).to_numpy() for name in others}
-    p_values = [stats.wilcoxon(gap).pvalue if np.any(gap) else 1.0 for gap in gaps.values()]
-    lost = [f"{int((gap > 0).sum())} of {len(gap)}" for gap in gaps.values()]
-    found = {"mean rank": means[others].to_numpy(), f"{best} is better on": lost}
-    found["p (Wilcoxon, Holm)"] = holm(np.array(p_values))
-    return DataFrame(found, index=pd.Index(others, name="model"))

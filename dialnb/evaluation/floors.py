@@ -109,7 +109,7 @@ def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: i
         contexts = []
         replies = []
         for ids in examples.selections(range(len(examples))):
-            middle = int(np.flatnonzero(ids == examples.layout.sep)[0])
+            middle = ids.tolist().index(examples.layout.sep)
             contexts.append(ids[:middle])
             replies.append(ids[middle:])
         first = words.queries(words.counts(contexts))

@@ -15,7 +15,6 @@ from dialnb.data import conversation_of
 from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversarial, evaluate_adversarial_items
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, stacked, tidy_frame, tidy_rows
-from dialnb.evaluation.projection import project
 from dialnb.evaluation.selection import Groups, ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
 from dialnb.examples.manipulations import (
     MARKS,
@@ -282,18 +281,6 @@ def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
         right = [np.arange(len(one.marks)) == one.target for one in written]
         found[task] = torch.cat(vectors_at_marks(selector, written)).cpu().numpy(), np.concatenate(right)
     return found
-
-
-def project_marks(
-    encoder: Selector, records: Corpora, dataset: str, dialogues: int, method: str, seed: int
-) -> DataFrame:
-    """F4: the special tokens of test dialogues in a plane, the right one of each input apart from the others."""
-    planes = []
-    for task, (vectors, right) in mark_vectors(encoder, Lists(records, dialogues, "test").read()).items():
-        labels = np.where(right, "target", "other")
-        plane = project(vectors, method, seed=seed).assign(task=task, corpus=dataset, label=labels)
-        planes.append(plane.sort_values("label", kind="stable"))  # the others first, so that targets lie on top
-    return stacked(planes)
 
 
 @torch.inference_mode()

@@ -3,9 +3,8 @@ Learning Approach): its models in a profile, counts of corpora, scores of the sw
 Models, tasks and figures are in its notebook.
 """
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,10 @@ import numpy as np
 from pandas import DataFrame
 
 from dialnb.data import Dataset, Utterance
-from dialnb.evaluation import Scores, diaeval, evaluator, geometry, stacked
-from dialnb.evaluation.projection import project
-from dialnb.examples.readings import Dialogues, Limit, thin
-from dialnb.examples.windows import WINDOWS, context_length, cumulative_share, response_frequencies
-from dialnb.files import Fields, Values
+from dialnb.evaluation import Scores, diaeval, evaluator, geometry
+from dialnb.examples.readings import Dialogues
+from dialnb.examples.windows import WINDOWS, context_length, cumulative_share
+from dialnb.files import Fields
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model
@@ -74,48 +72,6 @@ def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
-
-
-def count_corpora(
-    corpora: dict[str, Dataset],
-    tod_bert: Sequence[str],
-    limit: Limit,
-    rare: int,
-    draws: int,
-    pairs: int,
-) -> Values:
-    """Sizes of every corpus, how its utterances are distributed (F1), the most frequent ones of all and of those
-    of ``tod_bert`` (T5), ``rare`` of those that occur once, and ``pairs`` of context and response in each draw."""
-    sizes, curves, dialogues = [], [], []
-    every, nine = Counter(), Counter()
-    for label, records in corpora.items():
-        part = records.take(thin(range(len(records)), limit))
-        said = [talk.utterances for talk in Dialogues([part]).read()]
-        frequencies = response_frequencies(said)
-        every += frequencies
-        if label in tod_bert:
-            nine += frequencies
-        domains = {re.sub(r"_\d+$", "", domain) for domain in part.column("domains")}  # SGD numbers them
-        sizes.append(
-            {
-                "corpus": label,
-                "dialogues": len(said),
-                "utterances": sum(map(len, said)),
-                "exchanges": part.column("utterances.speaker").count("user"),
-                "domains": len(domains),
-                "distinct": len(frequencies),
-            }
-        )
-        curves.append(share_curve(frequencies).assign(corpus=label))
-        dialogues += said
-    curves.append(share_curve(every).assign(corpus=WHOLE))
-    return {
-        "sizes": DataFrame(sizes),
-        "curves": stacked(curves),
-        "frequencies": {"every": dict(every.most_common(500)), "nine": dict((nine or every).most_common(500))},
-        "rare": thin([text for text, count in every.items() if count == 1 and text], rare),
-        "pairs": sample_pairs(dialogues, draws, pairs),
-    }
 
 
 def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> DataFrame:
@@ -194,14 +150,3 @@ def geometry_of(encoder: Encoder, records: DataFrame) -> Scores:
             "Alignment": geometry.alignment(np.concatenate([before, after]), [*range(len(part))] * 2),
         }
         yield values, {"protocol": "clean", "n": len(alone), "seed": int(draw)}
-
-
-def frequent_places(
-    encoder: Encoder, records: Mapping[str, list[str]], method: str, seed: int, shared: bool
-) -> DataFrame:
-    """Frequent utterances and some that occur once, in a plane; with their texts where these may be ``shared``."""
-    frequent, rare = records["frequent"], records["rare"]
-    texts, half = [*frequent, *rare], len(frequent) // 2
-    counts = [half, len(frequent) - half, len(rare)]
-    labels = np.repeat(["most frequent", "frequent", "seen once"], counts)
-    return project(encoder.encode(texts), method, seed=seed).assign(label=labels, text=texts if shared else "")
