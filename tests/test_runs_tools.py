@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -111,6 +112,28 @@ def test_the_repository_around_an_installed_package_is_not_that_of_its_code(tmp_
     for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "Mine"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     assert commit(tmp_path / "site")["commit"] is None
+
+
+def test_a_run_writes_down_how_busy_the_gpus_are(finished, tmp_path, monkeypatch):
+    line = "2026/11/17 14:53:0{}.123, {} %, 12 %, {} MiB, 350.12 W"
+    lines = [line.format(1, 60, 2048), line.format(2, 100, 3072), "2026/11/17 14:5"]
+    told = "\n".join(["#!/bin/sh", *(f"echo '{each}'" for each in lines), "exec sleep 60"])
+    (tmp_path / "nvidia-smi").write_text(told)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    run = start("toy", "smoke", out=tmp_path / "run")
+    kept = tmp_path / "run" / "gpu.csv"
+    while not kept.is_file() or len(kept.read_text().splitlines()) < len(lines):
+        time.sleep(0.01)
+    run = start("toy", "smoke", out=tmp_path / "run")  # as when a cell is run again
+    while not kept.is_file() or len(kept.read_text().splitlines()) < len(lines):
+        time.sleep(0.01)
+    run.finish()
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["gpu_busy"], record["gpu_memory_gb"]) == (80, 3) and len(kept.read_text().splitlines()) == 3
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found' >&2\nexit 6\n")
+    start("toy", "smoke", out=tmp_path / "run").finish()
+    assert "gpu_busy" not in json.loads((tmp_path / "run" / "run.json").read_text()) and not kept.exists()
 
 
 def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):

@@ -82,6 +82,9 @@ def test_the_gpu_is_clipped_to_the_run_and_its_mean_told(run, smi, tmp_path, cap
     assert "3.0 minutes in all; 5 stages made, 1 from the cache" in told and "GPU busy 53.3 % of the time" in told
     assert f"{(25 + 119 + 59 + 49 + 9) / 180:.2f} times the run's own" in told and "1  train DSE, 119 s" in told
     assert (tmp_path / "out" / "dse.png").read_bytes().startswith(b"\x89PNG")
+    smi.rename(tmp_path / "run" / "gpu.csv")  # where a run leaves it
+    main([str(tmp_path / "run"), "-o", str(tmp_path / "out" / "dse.png")])
+    assert capsys.readouterr().out == told
 
 
 def test_a_clock_that_is_not_utc_can_be_said(run, smi):

@@ -130,7 +130,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
             write_items(rows, place)
         else:
             rows.to_csv(place / name, index=False)
-    facts = {name: run[name] for name in ("started", "seconds", "code", "hardware") if name in run}
+    facts = {name: run[name] for name in ("started", "seconds", "code", "hardware", "gpu_busy") if name in run}
     facts |= {"shorter": shorter} if shorter else {}
     write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
     for name in join_figures(place / "figures", folder / "figures", seeds, seed):

@@ -2,10 +2,7 @@
 
     python -m tools.timeline RUN [--gpu FILE] -o figures/engine/NAME.png
 
-The file is what this writes beside a run:
-
-    nvidia-smi --query-gpu=timestamp,utilization.gpu,utilization.memory,memory.used,power.draw \\
-        --format=csv,noheader -l 2 > FILE
+The file is the `gpu.csv` that a run leaves in its folder where `nvidia-smi` is, or another of the same columns.
 
 Stages that a run found in the cache are counted, not drawn. A record does not say what a stage waited for, so the chain
 of waiting is read from the times: before every stage, from the last one back, the one that ended last.
@@ -211,14 +208,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw a run and say how its time went."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a run")
-    parser.add_argument("--gpu", type=Path, metavar="FILE", help="what nvidia-smi wrote meanwhile, as CSV")
+    parser.add_argument("--gpu", type=Path, metavar="FILE", help="default: gpu.csv in the run's folder, if any")
     parser.add_argument("--zone", type=float, default=0.0, metavar="HOURS", help="its clock is ahead of UTC by so many")
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="PNG")
     options = parser.parse_args(arguments)
     try:
         run = open_run(options.run)
         stages = stages_of(run, str(options.run))
-        gpu = gpu_of(options.gpu, run, options.zone) if options.gpu else None
+        kept = options.run / "gpu.csv"
+        place = options.gpu or (kept if kept.is_file() else None)
+        gpu = place and gpu_of(place, run, options.zone)
         save(timeline(run, stages, gpu), options.out.with_suffix(""), ["png"])
     except DialnbError as error:
         parser.exit(1, f"timeline: {error}\n")

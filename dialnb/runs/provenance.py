@@ -5,8 +5,11 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from statistics import mean
+from threading import Thread
 
 from dialnb.files import Values, read_json
 
@@ -27,6 +30,9 @@ PACKAGES = (
     "ipykernel",
 )
 """What the numbers depend on."""
+
+GPU_USE = "timestamp,utilization.gpu,utilization.memory,memory.used,power.draw"
+"""What is written down of GPUs while a run lasts."""
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "DIALNB_OFFLINE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS")
 """What changes what runs."""
@@ -89,6 +95,35 @@ def hardware() -> Values:
             found["gpus"].append({"name": gpu.name, "memory_gb": round(gpu.total_memory / 2**30, 1)})
         found["cuda"] = torch.version.cuda
     return found
+
+
+def watch_gpus(path: Path) -> Callable[[], Values]:
+    """Write into a new file every two seconds what the GPUs do, if `nvidia-smi` can tell; what ends that says how busy
+    they were (percent of the time) and how much of their memory was in use."""
+    path.unlink(missing_ok=True)
+    command = ["nvidia-smi", f"--query-gpu={GPU_USE}", "--format=csv,noheader", "-l", "2"]
+    try:
+        sampler = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return dict
+
+    def keep() -> None:  # by way of this process, so that the sampler ends with it
+        for line in sampler.stdout:
+            with path.open("a", encoding="utf-8") as kept:
+                kept.write(line)
+
+    def end() -> Values:
+        sampler.kill()
+        keeper.join()
+        found = re.findall(r", (\d+) %, .*, (\d+) MiB", path.read_text("utf-8") if path.is_file() else "")
+        if not found:
+            return {}
+        busy, memory = zip(*((int(one), int(other)) for one, other in found))
+        return {"gpu_busy": round(mean(busy), 1), "gpu_memory_gb": round(max(memory) / 1024, 1)}
+
+    keeper = Thread(target=keep, daemon=True)
+    keeper.start()
+    return end
 
 
 def determinism() -> str:

@@ -14,6 +14,7 @@ from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from filelock import FileLock, Timeout
 from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ from dialnb.runs.fingerprints import hashed_once
 from dialnb.runs.grid import Answer, Grid, Model, Models, Task, Trained, job_of, joined, questions
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
-from dialnb.runs.provenance import determinism, provenance
+from dialnb.runs.provenance import determinism, provenance, watch_gpus
 from dialnb.runs.stages import Jobs, StageRecord, Workers, default_cache, peak_memory
 
 AS_IT_COMES = "as it comes"
@@ -101,6 +102,7 @@ class Run:
             self._lock.acquire(timeout=0)
         self._state = {"status": "running", "reason": ""}
         self._provenance = provenance()
+        self._watched = finalize(self, watch_gpus(folder / "gpu.csv"))  # a cell that opens the run again ends it, too
         self.save()
         self._workers.warm_up()
         say(f"run {folder.name}")
@@ -428,6 +430,7 @@ class Run:
 
     def _end(self, status: str, reason: str = "") -> None:
         self._state = {"status": status, "reason": reason}
+        self.facts |= self._watched() or {}
         self.save()
         self._lock.release(force=True)
 
