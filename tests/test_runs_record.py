@@ -191,6 +191,9 @@ def test_of_a_run_with_values_set_by_hand_only_how_it_ran_is_kept(runs, project)
     (place,) = records.record(runs[0], project)
     assert place == project / "papers" / "dse" / "trial" / "quick"
     assert {path.name for path in place.iterdir()} == {"run.json", "training-times.csv"}
+    (runs[0] / "gpu.csv").write_text("2026/11/17 14:53:01.123, 97 %, 12 %, 10240 MiB, 350.12 W\n")
+    records.record(runs[0], project)
+    assert (place / "gpu.csv").is_file()
     assert not (project / "papers" / "dse" / "results").exists() and not (project / "figures").exists()
 
 

@@ -209,7 +209,7 @@ def _record_trial(folder: Path, place: Path) -> Path:
         if not path.is_file():
             raise DataError(f"{folder} is not recorded as a trial: it has no {path.relative_to(folder)}")
     place.mkdir(parents=True, exist_ok=True)
-    for path in kept:
+    for path in [*kept, *folder.glob("gpu.csv")]:
         shutil.copy(path, place)
     return place
 
