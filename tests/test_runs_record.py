@@ -175,10 +175,13 @@ def test_a_record_describes_the_files_it_has(runs, project):
                                if p.is_file() and p.name != "ro-crate-metadata.json"}  # fmt: skip
 
 
-def test_a_run_that_failed_is_not_kept(runs, project):
+def test_a_run_that_failed_is_not_kept(runs, project, capsys):
     with pytest.raises(DataError, match="not recorded: the run is failed DataError"):
         records.record(runs[2], project)
     assert not (project / "papers" / "tadse").exists()
+    with pytest.raises(SystemExit, match="1"):
+        records.main([str(runs[2]), "--project", str(project)])
+    assert capsys.readouterr().err.startswith(f"record: {runs[2]} is not recorded")
 
 
 def test_of_a_run_with_values_set_by_hand_only_how_it_ran_is_kept(runs, project):

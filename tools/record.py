@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dialnb.errors import DataError
+from dialnb.errors import DataError, DialnbError
 from dialnb.files import ITEMS, as_list, project_root, read_json, read_rows, table_at, write_json, write_table
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs, rows_of, seeds_of
@@ -280,7 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
     options = parser.parse_args(arguments)
     root = project_root(options.project)
-    places = [place for folder in options.folders for place in (pool if options.pool else record)(folder, root)]
+    try:
+        places = [place for folder in options.folders for place in (pool if options.pool else record)(folder, root)]
+    except DialnbError as error:
+        parser.exit(1, f"record: {error}\n")
     if not options.project:
         home = root / "papers"
         (home / "REPORT.md").write_text(digest(gather(recorded_runs()), home), encoding="utf-8")

@@ -41,9 +41,6 @@ MODELS, TABLES = NAMES["ums"]["models"], NAMES["ums"]["tables"]
 
 SHORT = {"INS": "insertion", "DEL": "deletion", "SRCH": "search"}
 CHINESE = ("Douban", "E-commerce")
-SENTENCES = 128
-"""Tokens of a dialogue that a sentence encoder reads as one text."""
-
 LEARNED = 0.1
 """The skill in finding replaced tokens from which an ELECTRA counts as learned."""
 
@@ -157,17 +154,18 @@ def answer_of(
     with each kind of adversary (kinds beyond the first are drawn once); ``items`` of both, with the conversation of
     each as its ``group``; the ``scores`` of every list's right response and adversary.
 
-    A sentence encoder answers by cosine; a `Lexical` by TF-IDF, on the text that a cross-encoder sees.
+    A sentence encoder answers by cosine, reading as many tokens as a cross-encoder; a `Lexical` by TF-IDF, on the text
+    that a cross-encoder sees.
     """
     asked = Lists(records, groups, "test").read()
     words = isinstance(encoder, Lexical)
-    scorer = lexical_scorer(encoder.encoder, asked, max_length) if words else scorer_of(encoder)
+    scorer = lexical_scorer(encoder.encoder, asked, max_length) if words else scorer_of(encoder, max_length)
     return answers_by(scorer, asked, dataset, seeds, kinds)
 
 
-def scorer_of(encoder: Any) -> Scorer:
-    """How candidates are scored: by a cross-encoder itself, else by cosine with the context."""
-    return encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, SENTENCES)
+def scorer_of(encoder: Any, max_length: int = 128) -> Scorer:
+    """How candidates are scored: by a cross-encoder itself, else by cosine with so many tokens of the context."""
+    return encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, max_length)
 
 
 def answers_by(
