@@ -116,7 +116,7 @@ def test_both_figures_name_every_method():
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("steps_for", "cost", "tokens_a_second", "against_best")
+    defined = ("method", "steps_for", "cost", "tokens_a_second", "against_best")
     return shared.from_notebook("matrix", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -149,11 +149,11 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path, notebo
     for method in ("WMDC", "TaDSE", "DialogueCSE", "UMS"):
         steps = None
         for name in ("pilot", "train"):
-            model = matrix.method(run, method, talks, steps)
+            model = notebook.method(run, method, talks, steps)
             function, inputs = job_of({}, model, one_layer(), 1)
             (tmp_path / method / name).mkdir(parents=True)
             found = function(**inputs, folder=tmp_path / method / name)["training"]
-            whole = matrix.method(run, method, talks, 1)
+            whole = notebook.method(run, method, talks, 1)
             steps = notebook.steps_for(12_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
         assert notebook.cost(found)["Tokens (thousands)"] == pytest.approx(12, rel=0.2), method
 

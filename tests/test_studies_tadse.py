@@ -32,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
     defined = ("drawing", "toy_counts", "book_rows", "chosen_rates", "rate_of_printed_movement", "shape_rows", "orders")
+    defined += ("order_name", "single", "placeholders")
     return from_notebook("tadse", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -110,7 +111,8 @@ def test_the_drawing_shows_real_utterances_and_new_fillings_of_their_templates(n
 def test_atis_has_top_2_in_the_column_of_top_3_and_no_top_5(notebook):
     assert notebook.orders("ATIS", (0, 3, 5)) == [0, 2]
     assert notebook.orders("SNIPS", (0, 3, 5)) == [0, 3, 5]
-    assert tadse.single("L_u", "ATIS") == "L_u on ATIS, top-2" and tadse.single("L_u", "ATIS", 0) == "L_u on ATIS, none"
+    assert notebook.single("L_u", "ATIS") == "L_u on ATIS, top-2"
+    assert notebook.single("L_u", "ATIS", 0) == "L_u on ATIS, none"
 
 
 def test_models_with_the_alignment_layer_train_longer_on_one_dataset(records):
@@ -164,10 +166,10 @@ def test_the_printed_movement_is_the_printed_rate_times_the_printed_steps(record
     assert notebook.rate_of_printed_movement(longer) == pytest.approx(4 * notebook.rate_of_printed_movement(made))
 
 
-def test_neighbours_of_development_utterances_choose_rates(records):
+def test_neighbours_of_development_utterances_choose_rates(records, notebook):
     given = tiny.encoder(), records, "made", None, None
     dev = tadse.neighbours_of(*given, split="dev")["rows"]
-    assert dev["n"].tolist() == [20] and tadse.placeholders(records) == ["{what}", "{where}"]
+    assert dev["n"].tolist() == [20] and notebook.placeholders(records) == ["{what}", "{where}"]
 
 
 def test_equal_models_are_one_stage(records):

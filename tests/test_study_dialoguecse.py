@@ -48,7 +48,8 @@ GLOVE = "parted", "vectors_of", "averages"
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    return from_notebook("dialoguecse", tmp_path_factory.mktemp("notebook"), "values_of", "vary", *GLOVE)
+    defined = ("count", "counted", "tests_of", "values_of", "vary", *GLOVE)
+    return from_notebook("dialoguecse", tmp_path_factory.mktemp("notebook"), *defined)
 
 
 QUERIES = [RetrievalQuery(i, f"text {i}", ((i + 1) % 6, (i + 2) % 6), ((i + 3) % 6,), "ab"[i % 2]) for i in range(6)]
@@ -134,23 +135,23 @@ def test_corpora_are_trained_on_where_one_of_their_evaluation_sets_is_asked_for(
     assert dialoguecse.needed(settings("smoke")) == ["SGD", "ECD"]
 
 
-def test_bundled_data_hold_no_chinese_dialogues_but_text_and_tests():
+def test_bundled_data_hold_no_chinese_dialogues_but_text_and_tests(notebook):
     run = fake_run("smoke")
     found = dialoguecse.corpus(run, "ECD")
     assert isinstance(found.dialogues, Lacking) and "DialogueCSE, which is not bundled" in found.dialogues.reason
     assert not found.is_there and dialoguecse.corpus(run, "SGD").is_there
     assert {record.split for part in found.text.corpora for record in part[:50]} == {"dev"}
-    tests = dialoguecse.tests(run, "ECD")
+    tests = notebook.tests_of(run, "ECD")
     assert list(tests) == ["JDDC"] and len(tests["JDDC"].pairs) == 2000 and tests["JDDC"].max_length == 100
 
 
-def test_counts_are_of_merged_turns_and_of_characters_in_chinese(tmp_path):
+def test_counts_are_of_merged_turns_and_of_characters_in_chinese(tmp_path, notebook):
     said = [("user", "你 好"), ("user", "在吗"), ("system", "在的"), ("user", "好"), ("system", "谢谢")]
     short = Dialogue("b", (Utterance("user", "a"), Utterance("system", "b")))
     records = dataset(tmp_path, [Dialogue("a", tuple(Utterance(*u) for u in said)), short])
     counts = {"dialogues": 1, "turns": 4, "words": 9, "intents": 0}
-    assert dialoguecse.count(Sessions([records], 4), True) == counts
-    assert dialoguecse.count(Sessions([records], 0, limit=1), False)["dialogues"] == 2, "all there are"
+    assert notebook.count(Sessions([records], 4), True) == counts
+    assert notebook.count(Sessions([records], 0, limit=1), False)["dialogues"] == 2, "all there are"
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -392,9 +393,9 @@ def test_mdc_has_rates_of_its_own(corpus):
 
 @pytest.mark.mirror
 @pytest.mark.usefixtures("mirrored")
-def test_no_sentence_that_chooses_the_epoch_of_mdc_is_tested():
+def test_no_sentence_that_chooses_the_epoch_of_mdc_is_tested(notebook):
     run = fake_run("gpu")
-    asked = {query.text for query in dialoguecse.tests(run, "MDC")["MDC"].queries}
+    asked = {query.text for query in notebook.tests_of(run, "MDC")["MDC"].queries}
     watch = dialoguecse.corpus(run, "MDC").watch
     chosen = {query.text for query in watch.inputs["records"].queries}
     assert len(asked) == len(chosen) == 2000 and not asked & chosen and watch.best == "MAP" and watch.last

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
     defined = ("project_marks", "statistics", "count_lists", "least_skill", "most_saved", "rows_for")
+    defined += ("has_lists", "label", "pretrained", "post_training", "mark_vectors")
     return from_notebook("ums", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -77,11 +78,11 @@ def trained(tmp_path_factory) -> dict:
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_without_test_lists_keeps_a_third_of_its_dialogues_apart(tmp_path):
+def test_a_sample_without_test_lists_keeps_a_third_of_its_dialogues_apart(tmp_path, notebook):
     sample = dataset(tmp_path, [group(i, "train") for i in range(10)], "sample")
     train, test = (Lists([sample], split=split).read() for split in ("train", "test"))
     assert len(test) == 4 and len(train) == 6 and not {g.id for g in train} & {g.id for g in test}
-    assert not ums.has_lists([sample]) and ums.has_lists([corpus(tmp_path)])
+    assert not notebook.has_lists([sample]) and notebook.has_lists([corpus(tmp_path)])
 
 
 def test_rows_of_dialoguecse_join_the_training_data_alone(tmp_path):
@@ -107,7 +108,7 @@ def test_every_subset_of_table_5_names_its_tasks_and_every_printed_model_is_know
     assert {row["model"].removesuffix(" (ours)") for row in printed} == set(ums.MODELS)
 
 
-def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name(tmp_path):
+def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_claims_name(tmp_path, notebook):
     assert [resolved(profile).ablation for profile in ("paper", "gpu")] == ["ELECTRA", "ELECTRA"]
     assert resolved("gpu").max_length == 512 and resolved("gpu").dev_groups is None, "all validation lists"
     assert not resolved("gpu").train_seeds, "one training a run; runs are pooled"
@@ -115,7 +116,7 @@ def test_the_paper_profile_trains_as_the_code_does_and_the_gpu_everything_that_c
     job = job_of(resolved("paper"), ums.model(resolved("paper"), lists, TASKS), tiny.encoder(), 1)
     printed = job[1]["settings"]
     assert (printed.batch_size, printed.epochs, printed.learning_rate, printed.clip) == (32, 5, 3e-5, 5.0)
-    post = job_of(resolved("paper"), ums.post_training("BERT", resolved("paper"), lists, ""), tiny.encoder(), 1)
+    post = job_of(resolved("paper"), notebook.post_training("BERT", resolved("paper"), lists, ""), tiny.encoder(), 1)
     assert post[1]["settings"].batch_size == 384
     s = resolved("gpu")
     known = {*s.models, *s.subsets, "None", "INS + DEL + SRCH"}
@@ -175,14 +176,15 @@ def test_post_training_gives_an_encoder_that_knows_the_marks(tmp_path):
         assert np.isfinite(made.result.curve["loss"]).all()
 
 
-def test_an_electra_goes_on_from_the_encoder_or_begins_from_scratch():
+def test_an_electra_goes_on_from_the_encoder_or_begins_from_scratch(notebook):
     s = resolved("gpu")
-    on, new = (ums.pretrained(shape, "ELECTRA", s, Lists([]), "English", "mini") for shape in ("encoder", "small"))
+    on, new = (notebook.pretrained(shape, "ELECTRA", s, Lists([]), "English", "mini") for shape in ("encoder", "small"))
     assert on.labels["encoder"] == "English ELECTRA (from mini)" and new.labels["encoder"].endswith("from scratch)")
     assert on.recipe.settings.learning_rate < new.recipe.settings.learning_rate
-    chinese = ums.pretrained("encoder", "ELECTRA", s, Lists([]), "Chinese", "moka-ai/m3e-small")
+    chinese = notebook.pretrained("encoder", "ELECTRA", s, Lists([]), "Chinese", "moka-ai/m3e-small")
     assert chinese.start == "moka-ai/m3e-small" and chinese.options["vocabulary"]
-    assert not ums.pretrained("mini", "BERT", s, Lists([]), "Chinese", "").options["vocabulary"], "words of its own"
+    scratch = notebook.pretrained("mini", "BERT", s, Lists([]), "Chinese", "")
+    assert not scratch.options["vocabulary"], "words of its own"
 
 
 def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_it_finds_replaced_tokens(
@@ -212,7 +214,7 @@ def test_a_copy_of_a_split_is_not_counted_and_conversations_are(tmp_path, notebo
 
 
 def test_special_tokens_of_every_task_are_laid_out_with_one_target_an_input(trained, notebook):
-    found = ums.mark_vectors(trained["selector"], Lists(trained["parts"], split="test").read())
+    found = notebook.mark_vectors(trained["selector"], Lists(trained["parts"], split="test").read())
     assert list(found) == list(TASKS)
     for vectors, right in found.values():
         assert len(vectors) == len(right) and right.sum() == 12 and np.isfinite(vectors).all()
@@ -286,7 +288,7 @@ def test_replies_are_drawn_with_the_score_of_each_model():
     assert said.count("0.25") == 4 and said.count("UMS_BERT") == 2
 
 
-def test_what_a_model_lacks_in_chinese_is_not_said_of_it_in_english(tmp_path):
+def test_what_a_model_lacks_in_chinese_is_not_said_of_it_in_english(tmp_path, notebook):
     cells = read_json(project_root() / "notebooks" / "ums.ipynb")["cells"]
     (source,) = (text for text in map("".join, (cell["source"] for cell in cells)) if text.startswith("selectors, "))
     said = []
@@ -299,6 +301,7 @@ def test_what_a_model_lacks_in_chinese_is_not_said_of_it_in_english(tmp_path):
     given |= {"sets": {"Ubuntu": [corpus(tmp_path)], "E-commerce": [corpus(tmp_path)]}, "encoders": {}, "names": {}}
     given |= {"starts": {"Ubuntu": {"BERT": ""}, "Chinese": {"BERT": "x"}}, "lacking": {("Ubuntu", "ELECTRA"): "why"}}
     given |= {"Task": Task, "METHODS": METHODS}
+    given |= {name: getattr(notebook, name) for name in ("has_lists", "label", "post_training")}
     exec(source.partition("trained = run.train")[0], given)  # noqa: S102 (a cell of our own)
     electra = [name for name in ums.MODELS if "ELECTRA" in name]
     assert [labels["model"] for _, labels in said] == electra * 2

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
     defined = ("benchmark_rows", "known_domains", "figure_data", "count_corpora")
+    defined += ("nested", "task_scores", "share_curve", "sample_pairs")
     return from_notebook("wmdc", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -228,9 +229,9 @@ def test_the_benchmark_counts_what_is_scored_not_what_lies_in_the_file(notebook,
     assert "a sample of them" in few[0]["substitute"]
 
 
-def test_curves_hold_the_share_of_the_top_percent_exactly():
+def test_curves_hold_the_share_of_the_top_percent_exactly(notebook):
     said = [["yes"] * 30 + [f"utterance {i}" for i in range(199)]]
-    curve = wmdc.share_curve(response_frequencies(said))
+    curve = notebook.share_curve(response_frequencies(said))
     nearest = (curve["top"] - 1).abs().argmin()
     assert curve["share"].iloc[nearest] == pytest.approx(100 * 31 / 229), "two of two hundred"
     assert curve["share"].is_monotonic_increasing and curve["share"].iloc[-1] == pytest.approx(100)
@@ -240,7 +241,7 @@ def test_bundled_corpora_are_counted_one_by_one(notebook):
     corpora = {"WOZ2.0": load("bundled/WOZ2.0"), "STAR": load("bundled/STAR")}
     found = notebook.count_corpora(corpora, ["WOZ2.0"], 20, 5, 2, 6)
     assert found["sizes"]["dialogues"].tolist() == [20, 20]
-    assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", wmdc.WHOLE]
+    assert list(dict.fromkeys(found["curves"]["corpus"])) == ["WOZ2.0", "STAR", "all corpora"]
     assert len(found["rare"]) == 5 and found["pairs"].groupby("draw").size().tolist() == [6, 6]
     assert {len(context) for context in found["pairs"]["context"]} == {3}
     of_both, of_one = (sum(found["frequencies"][part].values()) for part in ("every", "nine"))
@@ -284,15 +285,15 @@ def test_windows_are_named_after_what_differs():
 
 
 @given(st.floats(0.05, 0.5), st.floats(0.5, 1.0))
-def test_smaller_parts_of_a_corpus_lie_within_larger_ones(less, more):
+def test_smaller_parts_of_a_corpus_lie_within_larger_ones(notebook, less, more):
     records = load("bundled/CamRest676")
-    small, large = (set(wmdc.nested([records], part)[0].rows.tolist()) for part in (less, more))
+    small, large = (set(notebook.nested([records], part)[0].rows.tolist()) for part in (less, more))
     assert small <= large and len(small) == max(1, round(less * len(records)))
 
 
-def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3():
+def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3(notebook):
     s, records = resolved("gpu"), load("bundled/CamRest676")
-    whole, part = (wmdc.nested([records], share)[0] for share in (1.0, 0.5))
+    whole, part = (notebook.nested([records], share)[0] for share in (1.0, 0.5))
     assert sorted(whole.rows.tolist()) == list(range(len(records))) and len(part) < len(whole)
     models = [wmdc.model("WMDC", s, Dialogues([each]), sweep=True) for each in (whole, whole, part)]
     keys = [stage_key(*job_of(s, model, tiny.encoder(), 1)) for model in models]
@@ -313,7 +314,7 @@ def test_scores_of_the_sweeps_keep_their_trainings(notebook):
     rows = [(seed, group, seed + group) for seed in (1, 2, 3) for group in range(2)]
     frame = pd.DataFrame(rows, columns=["train_seed", "seed", "value"])
     frame = frame.assign(table="T3", dataset="C", metric="Accuracy", protocol="paper", n=5, model="x", window=1)
-    found = wmdc.task_scores(frame, "window")
+    found = notebook.task_scores(frame, "window")
     assert found.groupby("train_seed")["value"].mean().to_dict() == {1: 1.5, 2: 2.5, 3: 3.5}
     both = pd.concat([found, found.assign(window=2)])
     drawn = notebook.figure_data(both, "window")
@@ -346,8 +347,8 @@ def test_one_score_per_task_averages_its_datasets(notebook):
             ("T3", "C", "Accuracy", 50.0), ("T4", "D", "Top-3", 7.0), ("T4", "D", "Top-1", 1.0)]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["table", "dataset", "metric", "value"])
     frame = frame.assign(protocol="paper", seed=0, n=5, model="x")
-    found = wmdc.task_scores(frame).set_index("task")["value"].to_dict()
+    found = notebook.task_scores(frame).set_index("task")["value"].to_dict()
     assert found == {"action prediction": 20, "dialogue inference": 50, "response retrieval": 7}
-    points = pd.concat([wmdc.task_scores(frame).assign(window=window) for window in (1, 2)])
+    points = pd.concat([notebook.task_scores(frame).assign(window=window) for window in (1, 2)])
     means = notebook.figure_data(points, "window").query("task == 'average of the three'")["value"]
     assert means.tolist() == pytest.approx([77 / 3] * 2)

@@ -4,7 +4,6 @@ how each does on a file of one's own, of which small examples come with the pack
 They show what a method does to a space, not how good it is; the papers' notebooks train longer, on more.
 """
 
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,11 +87,9 @@ SHOWN = ("R10@1", "R10@5", "MRR", "Accuracy")
 
 def example(name: str) -> Path:
     """The path of an example: ``utterances.csv`` (with intents and slots) or ``dialogues.csv`` (with speakers)."""
-    folder = files("dialnb") / "assets" / "examples"
-    known = [entry.name for entry in folder.iterdir()]
-    check_known("example", name, known)
-    with as_file(folder / name) as path:
-        return path
+    folder = Path(__file__).resolve().parent.parent / "assets" / "examples"
+    check_known("example", name, [entry.name for entry in folder.iterdir()])
+    return folder / name
 
 
 def examples_of(file: Dataset) -> Styler:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from pandas import DataFrame
-from torch.nn.utils.rnn import pad_sequence
 
 from dialnb import losses
 from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, collection, load
@@ -123,26 +122,6 @@ def released(run, name: str, kind: str, split: str) -> Dataset | list:
     return next(iter(found.values())).filter(split=split) if found else []
 
 
-def tests(run, corpus: str) -> dict[str, TestSet]:
-    """The evaluation sets of a corpus that the profile asks for; of those that cannot be had, the reason is noted."""
-    found = {}
-    for name in TESTS[corpus]:
-        if name not in run.settings.corpora:
-            continue
-        lacking = run.lacking(name if name in REBUILT else f"{name} retrieval", SLUG)
-        for reason in lacking.values():
-            run.note_absent(reason, dataset=name)
-        if lacking:
-            continue
-        if name in REBUILT:
-            instead = POOLS_INSTEAD if name == "MDC" else ""
-            found[name] = TestSet(rebuilt(run, name, run.settings), corpus=corpus, instead=instead)
-        else:
-            queries, pairs = (released(run, name, kind, "test") for kind in ("retrieval", "pairs"))
-            found[name] = TestSet(queries, pairs, 100 if name == "JDDC" else 50, corpus)
-    return found
-
-
 def rebuilt(run, name: str, s: Fields, besides: Queries = ()) -> list[RetrievalQuery]:
     """Rebuild the retrieval set of English dialogues, which was not released, from their intents, once for a run;
     ``besides`` it, a second one of other sentences, to choose by."""
@@ -162,23 +141,6 @@ def rebuild(records: Dataset, size: int, act: str, besides: Queries = ()) -> lis
     taken = {query.text for query in besides}
     said = [each for each in labelled_utterances(records, act) if " ".join(each[0].split()) not in taken]
     return build_retrieval(said, size, seed=24)
-
-
-# --- counts -----------------------------------------------------------------------------------------------------------
-
-
-def count(dialogues: Sessions, characters: bool) -> dict[str, int]:
-    """Count dialogues after preprocessing, their turns and words (of Chinese: characters), and intents of users."""
-    sessions = replace(dialogues, limit=None).read()
-    intents = {intent for part in dialogues.corpora for _, intent in labelled_utterances(part)}
-    words = [word for session in sessions for text in session for word in text.split()]
-    size = len("".join(words) if characters else words)
-    return {"dialogues": len(sessions), "turns": sum(map(len, sessions)), "words": size, "intents": len(intents)}
-
-
-def counted(run, corpus: Corpus) -> dict[str, int]:
-    """Count a corpus, once for a run."""
-    return run.stage(f"count {corpus.name}", count, dialogues=corpus.dialogues, characters=corpus.name == "ECD")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -332,13 +294,6 @@ def token_states(encoder: Encoder, texts: Sequence[str]) -> list[torch.Tensor]:
     states, packed = encoder.hidden(encoder.tokenize(texts))
     parts = states.float().cpu().split(packed.lengths.tolist())
     return [parts[place] for place in packed.rank.tolist()]
-
-
-def token_vectors(encoder: Encoder, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Vectors of all tokens, padded: [1, texts, tokens, width], and where there are any: [1, texts, tokens]."""
-    parts = token_states(encoder, texts)
-    known = [torch.ones(len(part)) for part in parts]
-    return pad_sequence(parts, batch_first=True)[None], pad_sequence(known, batch_first=True)[None]
 
 
 def matching_of(encoder: Encoder, records: MatchingGroup) -> DataFrame:

@@ -1,5 +1,5 @@
 """What belongs to DSE alone (Learning Dialogue Representations from Consecutive Utterances): the rates of its profile,
-the drawing of pairs, counts, and the four scores after every epoch. Models, tasks and figures are in its notebook.
+the drawing of pairs, and the four scores after every epoch. Models, tasks and figures are in its notebook.
 """
 
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from dialnb.data import Dataset, Utterance, load
+from dialnb.data import Utterance, load
 from dialnb.evaluation import (
     EncodeOnce,
     evaluate_blocks,
@@ -17,8 +17,8 @@ from dialnb.evaluation import (
     tidy_frame,
     tidy_rows,
 )
-from dialnb.examples.pairs import consecutive_pairs, enough_words, unique_sentences
-from dialnb.examples.readings import Dialogues, Limit, thin
+from dialnb.examples.pairs import enough_words
+from dialnb.examples.readings import Dialogues, thin
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Watch, agreement
@@ -67,19 +67,6 @@ def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> DataFrame:
     said = [(0, spoken.speaker, " ".join(spoken.text.split())) for spoken in utterances]
     data = DataFrame([*said, (1, other.speaker, other.text)], columns=["dialogue", "speaker", "text"])
     return data.assign(kept=data["text"].map(enough_words))
-
-
-def count(corpora: list[Dataset], limit: Limit) -> dict[str, int]:
-    """Dialogues, utterances, pairs and unique sentences; pairs also with the lines lost that DSE's code loses."""
-    whole = [talk.utterances for talk in Dialogues(corpora, limit).read()]
-    cut = [talk.utterances for talk in Dialogues(corpora, limit, tail=True).read()]
-    return {
-        "dialogues": len(whole),
-        "utterances": sum(map(len, whole)),
-        "consecutive pairs after filter": len(consecutive_pairs(whole)),
-        "unique sentences for DSE-dropout": len(unique_sentences(whole)),
-        "the same with the code's tail quirk: pairs": len(consecutive_pairs(cut)),
-    }
 
 
 def score_four_tasks(encoder: Encoder, records: Fields, dataset: str, probe: int, probe_draws: int) -> DataFrame:

@@ -10,7 +10,6 @@ the page of advice is written by `dialnb.studies.matrix_guide`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pandas import DataFrame
@@ -28,9 +27,8 @@ from dialnb.evaluation import (
     tidy_rows,
 )
 from dialnb.evaluation.sampling import item_groups
-from dialnb.examples.readings import Dialogues, Limit, Lists, Sessions, SpokenTemplates, thin
-from dialnb.runs.grid import SHARED, Model
-from dialnb.studies import dialoguecse, tadse, tasks, ums, wmdc
+from dialnb.examples.readings import Limit, Lists, thin
+from dialnb.studies import dialoguecse, tasks, ums
 
 RAW, UMS = "raw", "UMS"
 """The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
@@ -45,44 +43,6 @@ EPOCHS = 100_000.0
 GROUPS = 10
 BLOCK = 100
 """Replies of a block, so that no group of questions may be smaller."""
-
-
-# --- methods ----------------------------------------------------------------------------------------------------------
-
-
-def method(run, name: str, dialogues: Dialogues, steps: int | None = None) -> Model:
-    """A method as its own notebook trains it in this profile, but on the dialogues of the matrix and from its encoder.
-
-    The batch is the matrix's own, but for matching groups and for candidates with their contexts, which are many
-    sentences each. With ``steps`` the training is as long; without, the model is its pilot.
-    """
-    match name:
-        case "TaDSE":
-            s = run.elsewhere("tadse")
-            made = tadse.model(name, s, SpokenTemplates(dialogues, run.settings["templates"]), start="", pooling="")
-        case "DialogueCSE":
-            s = run.elsewhere("dialoguecse")
-            spoken = dialoguecse.Corpus("", Sessions(dialogues.corpora, 0, dialogues.limit), None)
-            made = dialoguecse.model("DialogueCSE I2", s, spoken, start="")
-        case "UMS":
-            s = run.elsewhere("ums")
-            made = ums.model(dict(s) | {"dev_groups": 0}, dialogues, ums.TASKS)
-        case _:
-            s = run.elsewhere("wmdc" if name.startswith("WMDC") else "dse")
-            made = wmdc.model(name, s, dialogues)
-            made = replace(made, watch=None if made.watch and made.watch.keep else made.watch, report=0)
-    settings = {key: s[key] for key in SHARED if key in s} | dict(made.settings)
-    if name not in ("DialogueCSE", UMS):
-        settings["batch_size"] = run.settings["batch_size"]
-    settings |= {"epochs": EPOCHS, "steps": None, "max_steps": steps or PILOT}
-    batch = settings["batch_size"] or made.printed.batch_size
-    if steps is None:
-        settings["batch_size"] = max(2, batch // 4)
-    elif name == "DialogueCSE":  # a dialogue gives four groups or more
-        enough = max(PILOT_DIALOGUES, steps * batch // 4)
-        made = replace(made, data=replace(made.data, limit=min(dialogues.limit or enough, enough)))
-    own = run.settings["pooling"] == "own" and name in ("SimCSE-unsup", "TaDSE")
-    return replace(made, settings=settings, pooling="cls" if own else "")
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.projection import project
 from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
-from dialnb.examples.templates import RULES, entity_book, make_template
+from dialnb.examples.templates import make_template
 from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
@@ -105,21 +105,6 @@ def model(
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
     given = {"start": "SimCSE", "settings": settings, "options": options}
     return Model(recipe, data=templates, pooling=pooling, **given | changes)
-
-
-def placeholders(records: Dataset) -> list[str]:
-    """Every placeholder that names its slot type in the training utterances."""
-    return [f"{{{name}}}" for name in sorted(entity_book(records.filter(split="train")))]
-
-
-def order_name(k: int) -> str:
-    """Name an augmentation by how many values of a slot it takes."""
-    return f"top-{k}" if k else "none"
-
-
-def single(loss: str, dataset: str, k: int | None = None) -> str:
-    """Name a model that reads one dataset, filled with ``k`` values (default: as many as in Table 1)."""
-    return f"{loss} on {dataset}, {order_name(RULES[dataset][0] if k is None else k)}"
 
 
 # --- nearest neighbours -----------------------------------------------------------------------------------------------

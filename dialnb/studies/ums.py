@@ -3,7 +3,6 @@ profile, what a selector is asked, the special tokens, the drawings. Models, tas
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,9 @@ from dialnb.examples.manipulations import (
 from dialnb.examples.readings import Corpora, Limit, Lists
 from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
-from dialnb.models.places import encoder_name
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import Model, Watch
-from dialnb.studies.shared import NAMES, from_scratch, shape_of
-from dialnb.training.pretrain import GOES_ON
+from dialnb.studies.shared import NAMES, shape_of
 
 MODELS, TABLES = NAMES["ums"]["models"], NAMES["ums"]["tables"]
 """The rows of the paper; and what of a model's rows a table takes, where it does not take all of response selection."""
@@ -48,35 +45,6 @@ BATCH = 64
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-
-def pretrained(shape: str, kind: str, s: Fields, data: Any, language: str, start: str) -> Model:
-    """An encoder that is pretrained here: the one named ``start`` goes on (shape `GOES_ON`), since one from scratch
-    stays at chance in the steps that a run of minutes has; else one from scratch, a Chinese one with its own words."""
-    goes_on, chinese = shape == GOES_ON, language == "Chinese"
-    settings = {"epochs": s["pretrain_epochs"], "max_steps": s["pretrain_steps"]}
-    if chinese:
-        settings = {"epochs": s["chinese_epochs"], "batch_size": 256}
-    options = {"vocabulary": goes_on or not chinese, "name": f"{language} {kind}"}
-    model = from_scratch(shape, data, settings, kind.lower(), **options)
-    made = f"from {encoder_name(start)}" if goes_on else f"{shape}, from scratch"
-    return replace(model, start=start if chinese and goes_on else "", labels={"encoder": f"{language} {kind} ({made})"})
-
-
-def post_training(
-    kind: str,
-    s: Fields,
-    lists: Lists,
-    start: str,
-) -> Model:
-    """The "+" of a model: language modelling goes on over the contexts of the corpus it will be trained on."""
-    recipe = "replaced tokens" if kind == "ELECTRA" else "next sentences"
-    settings = {
-        "batch_size": s["post_batch"],
-        "epochs": s["post_epochs"],
-        "learning_rate": s["post_rate"],
-    }
-    return Model(recipe, start, lists, settings | {"chunk": None}, {"max_length": s["max_length"]})
 
 
 def model(
@@ -123,19 +91,6 @@ def score_epoch(
     if asked:
         rows.append(evaluate_adversarial(ScoreOnce(model.score), asked.read(), dataset="", seeds=seeds))
     return stacked(rows)
-
-
-# --- data -------------------------------------------------------------------------------------------------------------
-
-
-def has_lists(parts: Corpora) -> bool:
-    """Has the corpus lists of candidates to test with? The sample of Douban has none."""
-    return bool(len(parts[0].filter(split="test")))
-
-
-def label(parts: Corpora) -> str:
-    """The dataset's name in the results."""
-    return parts[0].name.removeprefix("bundled/")
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -270,15 +225,6 @@ def task_scores(selector: Selector, task: str, inputs: Sequence[Input]) -> dict[
     chance = np.mean([1 / len(one.marks) for one in inputs])
     found = {"accuracy": np.mean(hits), "chance": chance, "loss": np.mean(losses_of)}
     return found | {"skill": 1 - found["loss"] / np.mean(usual)}
-
-
-def mark_vectors(selector: Selector, groups: Groups) -> dict[str, tuple]:
-    """Last-layer vectors [m, d] of the special tokens of each task, and which of them is the right one."""
-    found = {}
-    for task, written in auxiliary_inputs(selector, groups).items():
-        right = [np.arange(len(one.marks)) == one.target for one in written]
-        found[task] = torch.cat(vectors_at_marks(selector, written)).cpu().numpy(), np.concatenate(right)
-    return found
 
 
 @torch.inference_mode()

@@ -1,9 +1,7 @@
 """What belongs to WMDC and DiaEval alone (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
-Learning Approach): its models in a profile, counts of corpora, scores of the sweeps, the geometry.
-Models, tasks and figures are in its notebook.
+Learning Approach): its models in a profile, a drawing, the geometry. Models, tasks and figures are in its notebook.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +9,10 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from dialnb.data import Dataset, Utterance
+from dialnb.data import Utterance
 from dialnb.evaluation import Scores, diaeval, evaluator, geometry
 from dialnb.examples.readings import Dialogues
-from dialnb.examples.windows import WINDOWS, context_length, cumulative_share
+from dialnb.examples.windows import WINDOWS, context_length
 from dialnb.files import Fields
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
@@ -31,9 +29,6 @@ VARIANTS = NAMED["variants"]
 
 HEAD = 40
 """The rate of the heads is forty times that of the encoder."""
-
-WHOLE = "all corpora"
-POINTS = 120
 
 
 def model(
@@ -62,47 +57,7 @@ def model(
     return Model(recipe, data=dialogues, settings=settings, **changes)
 
 
-def nested(corpora: Sequence[Dataset], part: float) -> list[Dataset]:
-    """``part`` of every corpus: the same dialogues are in every larger part."""
-    found = []
-    for records in corpora:
-        order = np.random.default_rng(24).permutation(len(records))
-        found.append(records.take(order[: max(1, round(part * len(records)))]))
-    return found
-
-
-# --- corpora ----------------------------------------------------------------------------------------------------------
-
-
-def sample_pairs(dialogues: Sequence[Sequence[str]], draws: int, size: int) -> DataFrame:
-    """``draws`` disjoint samples of a context of three utterances and its response, one pair a dialogue."""
-    longest = max(WINDOWS)
-    said = [utterances for utterances in dialogues if len(utterances) > longest]
-    rng = np.random.default_rng(24)
-    order = rng.permutation(len(said))
-    size, rows = min(size, len(order) // draws), []
-    for number, place in enumerate(order[: draws * size]):
-        k = int(rng.integers(longest, len(said[place])))
-        rows.append(
-            {
-                "draw": number // size,
-                "context": list(said[place][k - longest : k]),
-                "response": said[place][k],
-            }
-        )
-    return DataFrame(rows)
-
-
-def share_curve(frequencies: Counter[str]) -> DataFrame:
-    """Points of F1: the most frequent utterances, in percent of the distinct ones, and the share that they cover.
-
-    >>> share_curve(Counter({"yes": 98, "no": 1, "maybe": 1}))["share"].round(1).tolist()
-    [98.0, 99.0, 100.0]
-    """
-    covered = cumulative_share(frequencies)
-    ranks = np.unique(np.geomspace(1, len(covered), POINTS).round().astype(np.int64))
-    ranks = np.unique(np.append(ranks, max(1, round(len(covered) / 100))))
-    return DataFrame({"top": 100 * ranks / len(covered), "share": 100 * covered[ranks - 1]})
+# --- drawing ----------------------------------------------------------------------------------------------------------
 
 
 def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataFrame:
@@ -110,26 +65,6 @@ def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataF
     data = DataFrame({"speaker": [said.speaker for said in utterances]})
     data["text"] = [" ".join(said.text.split()) for said in utterances]
     return data.assign(frequency=counts, weight=inverse_response_frequency(counts).tolist())
-
-
-# --- scores -----------------------------------------------------------------------------------------------------------
-
-SCORES = DataFrame(NAMED["scores"])
-"""What the ablation of the paper averages: micro-F1, accuracy and TOP@3."""
-
-
-def task_scores(rows: DataFrame, *labels: str) -> DataFrame:
-    """The score of each task and model: its metric, averaged over its datasets, for every group of test dialogues.
-
-    ``labels`` are further columns that tell models apart.
-    """
-    if rows.empty:
-        return DataFrame(columns=["value", "model", *labels])
-    kept = diaeval.printed_rows(rows).query("protocol == 'paper'").drop(columns="task", errors="ignore")
-    keys = ["task", "metric", "model", *labels, *(["train_seed"] if "train_seed" in kept else []), "seed"]
-    groups = kept.merge(SCORES, on=["table", "metric"]).groupby(keys, sort=False, dropna=False)
-    values = groups.agg(value=("value", "mean"), n=("n", "sum")).reset_index()
-    return values.assign(dataset="DiaEval", protocol="paper")
 
 
 # --- shape of the space -----------------------------------------------------------------------------------------------

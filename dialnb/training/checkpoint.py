@@ -26,11 +26,8 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], facts: 
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        cpu, seen = {}, set()
-        for name, tensor in tensors.items():
-            kept = tensor.detach().to("cpu").contiguous()
-            cpu[name] = kept.clone() if kept.data_ptr() in seen else kept  # safetensors takes no shared memory
-            seen.add(kept.data_ptr())
+        # copied, since safetensors takes no shared memory
+        cpu = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         save_file(cpu, draft / "state.safetensors")
         (draft / "state.json").write_text(json.dumps({"step": step, **facts}), "utf-8")
         for path in draft.iterdir():
