@@ -61,6 +61,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         print(f"report: left out {damage}", file=sys.stderr)
     main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
+    limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
+    shares = [f"{claim['share']:.2g}" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
     return _write(
         folder / "index.html",
         "index",
@@ -69,7 +71,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         main=main,
         claims=claims,
         total=Counter(claim["verdict"] for claim in claims),
-        limits=Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
+        limits=Counter(map(verdict_text, limited)).most_common(),
+        shares=Counter(shares).most_common(),
         gallery=read_yaml(__file__, "gallery.yaml"),
         damaged=damaged,
         left_out=left_out,
