@@ -20,7 +20,7 @@ from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
-from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of, set_by_hand
+from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of
 from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
 
@@ -219,7 +219,7 @@ def _run(run: Values, path: Path, files: Path) -> Values:
         except Exception as error:
             shown["damage"] = f"notebook.ipynb is damaged and has no page here: {error}"
     command = ["dialnb", "run", run["slug"], "--profile", run["profile"]]
-    for name, value in set_by_hand(run).items():
+    for name, value in run.get("set_by_hand", {}).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
     return shown | {"command": shlex.join(command)}
 
