@@ -17,13 +17,13 @@ import pytest
 import reporting
 
 from dialnb import plots
-from dialnb.claims import judge_claims, load_claims
+from dialnb.claims import Judged, judge_claims, load_claims
 from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
 from dialnb.files import read_yaml, write_json
 from dialnb.report import build
-from dialnb.report.gather import find_runs, gather
+from dialnb.report.gather import Group, find_runs, gather
 from dialnb.report.pages import notebook_body, with_mathml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -227,6 +227,30 @@ def test_the_page_counts_every_training_of_a_pooled_record(tmp_path):
     build(find_runs([tmp_path / "runs"]), tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "<td>1, 2, 5</td>" in page and "<td>1, 2, 3</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ([0.28], "Of the failures, 1 is from 0.28 of the printed training."),
+        ([0.28, 0.28], "Of the failures, 2 are from 0.28 of the printed training."),
+        ([0.28, 0.067, 0.28], "Of the failures, 2 are from 0.28 and 1 from 0.067 of the printed training."),
+    ],
+)
+def test_the_first_page_says_from_how_much_training_failures_are(tmp_path, monkeypatch, shares, sentence):
+    """Failures have a verdict: they are not among what keeps the rest from one."""
+    group = gather([reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())])[0]
+    claims = group.judged.frame.head(1 + len(shares))
+    limits = [f"{share} of the printed training" for share in shares]
+    judged = claims.assign(
+        verdict=["undecided", *["fails"] * len(shares)],
+        qualifier=["one training", *limits],
+        share=[1.0, *shares],
+        strength="●●○",
+    )
+    monkeypatch.setattr(Group, "judged", property(lambda each: Judged(judged) if each.runs else each.judge()))
+    words = Page(build([tmp_path / "run"], tmp_path / "site")).words
+    assert f"{sentence} What keeps the rest from a verdict: 1 undecided: one training." in words
 
 
 def test_a_model_called_none_survives_the_file(tmp_path):

@@ -393,9 +393,10 @@ def patient(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path, monkeypatch):
     calls.clear()
-    return StageCache(tmp_path / "stages", say=lambda line: calls.append(line))
+    monkeypatch.setattr("dialnb.runs.stages.say", calls.append)
+    return StageCache(tmp_path / "stages")
 
 
 def test_a_stage_is_done_once_for_the_same_inputs(cache):
@@ -452,7 +453,7 @@ def test_fresh_ignores_what_is_older_and_what_a_stopped_run_left_but_not_its_own
     with pytest.raises(ValueError, match="killed"):
         cache.run("patient", patient, {})
     time.sleep(0.02)
-    fresh = StageCache(cache.root, fresh_since=time.time(), say=calls.append)
+    fresh = StageCache(cache.root, fresh_since=time.time())
     for _ in range(2):
         fresh.run("double", double, {"x": 2})
     assert calls.count("double") == 2
@@ -581,7 +582,7 @@ def test_texts_that_several_stages_ask_an_encoder_for_are_encoded_once(tmp_path,
     encoder, texts, encoded = tiny.encoder(), [f"table {n}" for n in range(60)], []
     embed = type(encoder).embed
     monkeypatch.setattr(type(encoder), "embed", lambda *given: encoded.append(len(given[1])) or embed(*given))
-    cache = StageCache(tmp_path, say=lambda _: None)
+    cache = StageCache(tmp_path)
     given = {"encoder": encoder, "texts": texts}
     found = [cache.run("length", side_by_side.length, given | {"power": power})[0] for power in (2, 4)]
     assert sum(encoded) == 60

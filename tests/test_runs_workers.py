@@ -17,10 +17,14 @@ from dialnb.runs.stages import StageCache, Workers
 
 @pytest.fixture
 def cache(tmp_path):
-    said = []
-    made = StageCache(tmp_path / "stages", say=said.append)
-    made.said = said
-    return made
+    return StageCache(tmp_path / "stages")
+
+
+@pytest.fixture
+def said(monkeypatch):
+    lines = []
+    monkeypatch.setattr("dialnb.runs.stages.say", lines.append)
+    return lines
 
 
 @pytest.fixture
@@ -87,31 +91,31 @@ def test_an_error_on_purpose_is_the_same_as_in_one_process(workers, error):
     assert str(raised.value) == str(error)
 
 
-def test_a_process_that_dies_leaves_the_work_to_the_caller(cache, workers):
+def test_a_process_that_dies_leaves_the_work_to_the_caller(cache, workers, said):
     jobs = {"deadly": (side_by_side.dies, {"number": 5, "parent": os.getpid()})}
     assert workers.make(jobs) == set()
-    assert "died" in cache.said[-1]
+    assert "died" in said[-1]
     assert cache.run("deadly", *jobs["deadly"])[0] == 5
 
 
-def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(cache, workers):
+def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(cache, workers, said):
     jobs = {"large": (side_by_side.lacks_memory, {"number": 5, "parent": os.getpid()})}
     assert workers.make(jobs) == set()
-    assert "no GPU memory left" in cache.said[-1]
+    assert "no GPU memory left" in said[-1]
     assert cache.run("large", *jobs["large"])[0] == 5
 
 
-def test_a_stage_without_gpu_memory_is_tried_again_when_another_has_ended(cache, workers, tmp_path):
+def test_a_stage_without_gpu_memory_is_tried_again_when_another_has_ended(cache, workers, said, tmp_path):
     seen = {"seen": str(tmp_path / "seen")}
     jobs = {"small": (side_by_side.takes_memory, seen), "large": (side_by_side.lacks_memory_once, seen)}
     assert len(workers.make(jobs)) == 2
-    assert "large: no GPU memory left beside the others; it is made later" in cache.said[0]
-    assert cache.said[-1].endswith("(2 of 2)")
+    assert "large: no GPU memory left beside the others; it is made later" in said[0]
+    assert said[-1].endswith("(2 of 2)")
     made_by, record = cache.run("large", *jobs["large"])
     assert record.cached and made_by != os.getpid()
 
 
-def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers):
+def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers, said):
     begun = []
 
     def follow(name):
@@ -121,6 +125,6 @@ def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers):
 
     jobs = {"0": (side_by_side.plus_one, {"number": 0})}
     assert len(workers.make(jobs, follow)) == 3 and begun == ["0", "1", "2"]
-    assert cache.said[-1].startswith("stage 2: done") and cache.said[-1].endswith("(3 of 3)")
+    assert said[-1].startswith("stage 2: done") and said[-1].endswith("(3 of 3)")
     begun.clear()
     assert workers.make(jobs, follow) == set() and begun == ["0", "1", "2"], "what is there lets others begin too"

@@ -1,10 +1,9 @@
-"""Ranks of methods over tasks, and what can be said of them: Friedman's test, the critical difference of Nemenyi, and
-Wilcoxon's test of each method against the best with Holm's correction (Demšar 2006).
+"""Ranks of methods over tasks, and what can be said of them: Friedman's test and the critical difference of Nemenyi
+(Demšar 2006).
 """
 
 from math import inf, nan, sqrt
 
-import numpy as np
 from pandas import DataFrame
 from scipy import stats
 
@@ -43,14 +42,3 @@ def nemenyi_difference(methods: int, tasks: int) -> float:
     """
     quantile = float(stats.studentized_range.ppf(0.95, methods, inf)) / sqrt(2)
     return quantile * sqrt(methods * (methods + 1) / (6 * tasks))
-
-
-def holm(p_values: np.ndarray) -> np.ndarray:
-    """Holm's step-down correction of several p-values.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(6).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values)
-    stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
-    return np.minimum(stepped, 1.0)[np.argsort(order)]

@@ -129,11 +129,6 @@ def seeds_of(run: Values) -> list[int]:
     return [run["parameters"].get("seed", 1), *(other["seed"] for other in run.get("pooled", ()))]
 
 
-def set_by_hand(run: Values) -> Values:
-    """Settings of a run other than those of its profile; a seed is no setting."""
-    return {name: value for name, value in run.get("set_by_hand", {}).items() if name != "seed"}
-
-
 def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> list[Group]:
     """One group per paper, profile and settings, in the order of the papers, the most telling first.
 
@@ -149,7 +144,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
                 raise
             damaged.append(damage)
             continue
-        profile, settings = run["profile"], json.dumps(set_by_hand(run), sort_keys=True, default=str)
+        profile, settings = run["profile"], json.dumps(run.get("set_by_hand", {}), sort_keys=True)
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
         key = (STUDIES.index(run["slug"]), -size, profile, settings)
         alike.setdefault(key, []).append((run, folder, rows))
@@ -159,7 +154,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         latest = {seed: entry for entry in runs for seed in seeds_of(entry[0])}  # a pooled record is not counted twice
         records, places, parts = zip(*{id(entry): entry for entry in latest.values()}.values())
         results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
-        settings = [f"{name}-{value}" for name, value in set_by_hand(records[-1]).items()]
+        settings = [f"{name}-{value}" for name, value in records[-1].get("set_by_hand", {}).items()]
         plain = "-".join([records[-1]["slug"], records[-1]["profile"], *settings])
         name = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
         while name in [group.name for group in groups]:

@@ -20,7 +20,7 @@ from dialnb.claims.rows import prepared
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
-from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of, set_by_hand
+from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of
 from dialnb.report.pages import check_picture, markdown_body, notebook_body
 from dialnb.runs.figures import redraw
 
@@ -61,6 +61,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         print(f"report: left out {damage}", file=sys.stderr)
     main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
+    limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
+    shares = [f"{claim['share']:.2g}" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
     return _write(
         folder / "index.html",
         "index",
@@ -69,7 +71,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         main=main,
         claims=claims,
         total=Counter(claim["verdict"] for claim in claims),
-        limits=Counter(verdict_text(claim) for claim in claims if claim["qualifier"]).most_common(),
+        limits=Counter(map(verdict_text, limited)).most_common(),
+        shares=Counter(shares).most_common(),
         gallery=read_yaml(__file__, "gallery.yaml"),
         damaged=damaged,
         left_out=left_out,
@@ -216,7 +219,7 @@ def _run(run: Values, path: Path, files: Path) -> Values:
         except Exception as error:
             shown["damage"] = f"notebook.ipynb is damaged and has no page here: {error}"
     command = ["dialnb", "run", run["slug"], "--profile", run["profile"]]
-    for name, value in set_by_hand(run).items():
+    for name, value in run.get("set_by_hand", {}).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
     return shown | {"command": shlex.join(command)}
 

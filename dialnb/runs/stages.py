@@ -72,7 +72,6 @@ class StageCache:
 
     root: Path
     fresh_since: float = 0.0
-    say: Callable[[str], None] = say
 
     def run(self, name: str, function: Callable, inputs: Values) -> tuple[Any, StageRecord]:
         """The stage's result, from the cache or made now, and its record."""
@@ -99,7 +98,7 @@ class StageCache:
         try:
             return lock.acquire(timeout=0)
         except Timeout:
-            self.say(f"stage {name}: another run is making it; waiting")
+            say(f"stage {name}: another run is making it; waiting")
             return lock.acquire()
 
     def _read(self, name: str, folder: Path) -> tuple[Any, Values] | None:
@@ -113,7 +112,7 @@ class StageCache:
                 return None
             return read_result(folder, record), record
         except (DialnbError, *UNREADABLE) as error:
-            self.say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
+            say(f"stage {name}: its stored result is damaged or of another time and is made anew ({error})")
             return None
 
     @small_products
@@ -215,19 +214,19 @@ class Workers:
                     (name, job), record = waiting.pop(future), future.result()
                     if record is None:
                         refused.append((name, job))
-                        self.cache.say(f"stage {name}: no GPU memory left beside the others; it is made later")
+                        say(f"stage {name}: no GPU memory left beside the others; it is made later")
                         continue
                     ended, done = True, done + 1
                     left.extend(follow(name).items())
                     if not record.cached:
                         made.add(record.key)
                         total = done + len(waiting) + len(left)
-                        self.cache.say(f"stage {name}: done in {record.seconds:.1f} s ({done} of {total})")
+                        say(f"stage {name}: done in {record.seconds:.1f} s ({done} of {total})")
                 if ended:
                     left.extendleft(refused)
                     refused.clear()
         except BrokenProcessPool:
-            self.cache.say(f"a process that made stages died after {done} of them; going on in one process")
+            say(f"a process that made stages died after {done} of them; going on in one process")
             self._pool = None
         except BaseException:
             self.close()
