@@ -159,16 +159,16 @@ class Settings(Mapping):
     2
     """
 
-    values: Fields
+    given: Fields
     origin: Mapping[str, str] = field(default_factory=dict)
     helps: Mapping[str, str] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in self.values:
-            raise UnknownParameter("parameter", name, self.values)
-        return self.values[name]
+        if name not in self.given:
+            raise UnknownParameter("parameter", name, self.given)
+        return self.given[name]
 
     @property
     def by_hand(self) -> list[str]:
@@ -176,19 +176,19 @@ class Settings(Mapping):
         return [name for name, origin in self.origin.items() if origin == BY_HAND]
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self.given[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
+        return iter(self.given)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.given)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.values]
+        return [*super().__dir__(), *self.given]
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(self.values)
+        return list(self.given)
 
     def __repr__(self) -> str:
         return tabulate([row[:3] for row in self._rows()], tablefmt="plain", disable_numparse=True)
@@ -198,7 +198,7 @@ class Settings(Mapping):
         return re.sub("<(t[hd])>", r"<\1 style='text-align:left'>", table)
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = self.values.items()
+        rows = self.given.items()
         return [(name, show(value), self.origin.get(name, ""), self.helps.get(name, "")) for name, value in rows]
 
 
