@@ -17,16 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from dialnb.data import sources
+from dialnb.data import download, sources
 from dialnb.data import store as store_module
-from dialnb.data.download import Patience
 from dialnb.data.sources import Source, SourceFile
 from dialnb.data.store import Store
 from dialnb.errors import DataError, Offline
 
 BODY = random.Random(7).randbytes(200_000)
-HURRIED = Patience(connect=30, read=60, tries=3, pause=0.01)  # few tries, but time for a busy machine
-IMPATIENT = Patience(connect=30, read=1.5, tries=3, pause=0.01)  # for servers that fall silent
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -149,9 +146,22 @@ def _no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
 
 
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch):
+    """Few tries, but time for a busy machine."""
+    for name, value in {"CONNECT": 30.0, "READ": 60.0, "TRIES": 3, "PAUSE": 0.01}.items():
+        monkeypatch.setattr(download, name, value)
+
+
+@pytest.fixture
+def _impatient(_hurried, monkeypatch):
+    """For servers that fall silent."""
+    monkeypatch.setattr(download, "READ", 1.5)
+
+
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "cache", patience=HURRIED, offline=False)
+    return Store(tmp_path / "cache", offline=False)
 
 
 @pytest.fixture
@@ -190,7 +200,7 @@ def test_a_download_of_an_earlier_session_is_continued(server, register, store):
         store.path("Toy", "data.bin")
     assert left_in(store, "files") == []
     server.plans["/data"], server.requests = [serve(BODY)], []
-    assert Store(store.cache, patience=HURRIED).path("Toy", "data.bin").read_bytes() == BODY
+    assert Store(store.cache).path("Toy", "data.bin").read_bytes() == BODY
     assert server.requests[0][1] is not None
 
 
@@ -205,7 +215,7 @@ def test_a_server_that_always_hangs_up_is_given_up_after_a_few_tries(server, reg
     register(server.url("/data"))
     with pytest.raises(DataError, match="the connection breaks off"):
         store.path("Toy", "data.bin")
-    assert len(server.requests) <= HURRIED.tries + 1
+    assert len(server.requests) <= download.TRIES + 1
     assert left_in(store, "files", "quarantine") == []
 
 
@@ -220,7 +230,7 @@ def test_a_poor_line_that_makes_progress_gets_there(server, register, store):
     server.plans["/data"] = [drip]
     register(server.url("/data"))
     assert store.path("Toy", "data.bin").read_bytes() == BODY
-    assert len(server.requests) > HURRIED.tries
+    assert len(server.requests) > download.TRIES
 
 
 def test_halves_that_do_not_fit_together_are_fetched_again_from_the_start(server, register, store):
@@ -272,20 +282,20 @@ def test_a_server_that_sends_without_end_is_stopped(server, register, store):
     assert left_in(store) == []
 
 
-def test_a_stall_is_cut_short_and_the_download_continued(server, register, tmp_path):
+@pytest.mark.usefixtures("_impatient")
+def test_a_stall_is_cut_short_and_the_download_continued(server, register, store):
     server.plans["/data"] = [stall(BODY, 70_000), serve(BODY)]
     register(server.url("/data"))
-    store = Store(tmp_path / "cache", patience=IMPATIENT, offline=False)
     assert store.path("Toy", "data.bin").read_bytes() == BODY
 
 
-def test_a_server_that_never_says_a_word_is_given_up(server, register, tmp_path):
+@pytest.mark.usefixtures("_impatient")
+def test_a_server_that_never_says_a_word_is_given_up(server, register, store):
     server.plans["/data"] = [lambda handler: handler.server.faulty.over.wait()]
     register(server.url("/data"))
-    store = Store(tmp_path / "cache", patience=IMPATIENT, offline=False)
     with pytest.raises(DataError, match=r"silent for 1\.5 s"):
         store.path("Toy", "data.bin")
-    assert len(server.requests) == IMPATIENT.tries
+    assert len(server.requests) == download.TRIES
 
 
 def test_redirects_are_followed_but_not_in_circles(server, register, store):
@@ -332,7 +342,7 @@ def test_offline_never_touches_the_network(server, register, tmp_path):
 def test_a_web_mirror_is_asked_before_upstream_and_may_hold_gzipped_files(server, register, tmp_path):
     server.plans |= {"/mirror/example.org/data.bin.gz": [serve(gzip.compress(BODY))]}
     register("https://example.org/data.bin")
-    store = Store(tmp_path / "cache", mirror=server.url("/mirror/"), patience=HURRIED)
+    store = Store(tmp_path / "cache", mirror=server.url("/mirror/"))
     assert store.path("Toy", "data.bin").read_bytes() == BODY
     assert store.check("Toy", "data.bin")[0] == "ok"
 
@@ -340,7 +350,7 @@ def test_a_web_mirror_is_asked_before_upstream_and_may_hold_gzipped_files(server
 def test_upstream_is_asked_where_the_web_mirror_has_nothing(server, register, tmp_path):
     server.plans["/data"] = [serve(BODY)]
     register(server.url("/data"))
-    store = Store(tmp_path / "cache", mirror=server.url("/mirror"), patience=HURRIED)
+    store = Store(tmp_path / "cache", mirror=server.url("/mirror"))
     assert store.path("Toy", "data.bin").read_bytes() == BODY
     assert server.requests[-1][0] == "/data"
 
@@ -353,7 +363,7 @@ def test_upstream_is_asked_where_the_web_mirror_has_nothing(server, register, tm
 def test_a_bad_gzip_file_of_a_web_mirror_is_refused(server, register, tmp_path, packed, complaint):
     server.plans["/mirror/127.0.0.1:9/data.gz"] = [serve(packed)]
     register("http://127.0.0.1:9/data")
-    store = Store(tmp_path / "cache", mirror=server.url("/mirror"), patience=HURRIED)
+    store = Store(tmp_path / "cache", mirror=server.url("/mirror"))
     with pytest.warns(UserWarning), pytest.raises(DataError, match=complaint):
         store.path("Toy", "data.bin")
     assert left_in(store, "files", "partial") == []
@@ -439,4 +449,4 @@ def test_a_cache_that_cannot_be_written_is_reported(server, register, tmp_path):
     register(server.url("/data"))
     (tmp_path / "cache").write_text("a file where the folder should be")
     with pytest.raises(DataError, match=r"cannot be stored.*DIALNB_CACHE"):
-        Store(tmp_path / "cache", patience=HURRIED).path("Toy", "data.bin")
+        Store(tmp_path / "cache").path("Toy", "data.bin")

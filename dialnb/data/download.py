@@ -1,7 +1,6 @@
 """One HTTP download that survives cuts, stalls and restarts, or says in a sentence why it cannot."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,21 +10,14 @@ from tqdm import tqdm
 
 CHUNK = 2**18
 BIG = 5 * 2**20  # from this size on, a progress bar is shown
+CONNECT, READ = 6.0, 30.0  # seconds until a silent server is given up
+TRIES = 5  # without progress
+PAUSE = 0.5  # seconds between the first tries, then doubling
 NO_CONNECTION = (
     urllib3.exceptions.NewConnectionError,  # refused, no route; its child is the failed look-up of a name
     urllib3.exceptions.ConnectTimeoutError,
     urllib3.exceptions.ProxyError,
 )
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Seconds until a silent server is given up, tries without progress, first pause between tries (then doubling)."""
-
-    connect: float = 6.0
-    read: float = 30.0
-    tries: int = 5
-    pause: float = 0.5
 
 
 class DownloadError(Exception):
@@ -40,7 +32,7 @@ class _Interrupted(Exception):
     """A try that may succeed when repeated."""
 
 
-def download(url: str, part: Path, *, resume: bool, limit: int, patience: Patience) -> bool:
+def download(url: str, part: Path, *, resume: bool, limit: int) -> bool:
     """Leave the body of `url`, as the server sends it, in `part`; returns whether earlier bytes in `part` were kept.
 
     A try that is cut off is continued with a Range request where `resume` allows it and the server can, else begun
@@ -52,11 +44,11 @@ def download(url: str, part: Path, *, resume: bool, limit: int, patience: Patien
     best, failures = _size(part), 0
     while True:
         try:
-            return _transfer(url, part, limit, patience)
+            return _transfer(url, part, limit)
         except _Interrupted as error:
             failures = 1 if _size(part) > best else failures + 1
             best = max(best, _size(part))
-            if failures >= patience.tries:
+            if failures >= TRIES:
                 raise DownloadError(f"{error}, {failures} times in a row") from None
         except Unreachable:
             failures += 1
@@ -64,21 +56,21 @@ def download(url: str, part: Path, *, resume: bool, limit: int, patience: Patien
                 raise
         if not resume:
             part.unlink(missing_ok=True)
-        time.sleep(patience.pause * 2 ** (failures - 1))
+        time.sleep(PAUSE * 2 ** (failures - 1))
 
 
 def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
+def _transfer(url: str, part: Path, limit: int) -> bool:
     """One request; returns whether the server continued where `part` ended."""
     start = _size(part)
     headers = {"Accept-Encoding": "identity", "User-Agent": "dialnb"}
     if start:
         headers["Range"] = f"bytes={start}-"
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=(patience.connect, patience.read)) as response:
+        with requests.get(url, headers=headers, stream=True, timeout=(CONNECT, READ)) as response:
             status, span = response.status_code, response.headers.get("Content-Range", "")
             if status in (408, 429) or status >= 500:
                 raise _Interrupted(f"the server answers {status}")
@@ -92,7 +84,7 @@ def _transfer(url: str, part: Path, limit: int, patience: Patience) -> bool:
     except requests.exceptions.SSLError as error:
         raise DownloadError(f"the secure connection failed ({error})") from None
     except (requests.ReadTimeout, urllib3.exceptions.TimeoutError):
-        raise _Interrupted(f"the server is silent for {patience.read:g} s") from None
+        raise _Interrupted(f"the server is silent for {READ:g} s") from None
     except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:  # also where connecting takes too long
         reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
         if isinstance(reason, NO_CONNECTION):

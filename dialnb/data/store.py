@@ -37,7 +37,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from dialnb.data.archives import LARGE, members_digest, read_members
-from dialnb.data.download import DownloadError, Patience, Unreachable, download
+from dialnb.data.download import DownloadError, Unreachable, download
 from dialnb.data.sources import Source, SourceFile, get_source
 from dialnb.errors import DataError, Offline
 from dialnb.files import digest_of, read_json, write_json
@@ -69,12 +69,10 @@ class Store:
         cache: str | Path | None = None,
         mirror: str | Path | None = None,
         offline: bool | None = None,
-        patience: Patience | None = None,
     ) -> None:
         self.cache = Path(cache or os.environ.get("DIALNB_CACHE") or platformdirs.user_cache_dir("dialnb")).expanduser()
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
-        self.patience = patience or Patience()
         self.trusted, self.web_mirrors, self.mirror_folders = {}, [], []
         for root in split_roots(self.mirror):
             folder = Path(root).expanduser()
@@ -256,14 +254,14 @@ class Wanted:
 
     def admit_download(self, url: str, part: Path) -> None:
         """Download to `part`, continuing what is there of a file with known bytes, and admit it."""
-        patience, limit = self.store.patience, self.limit + CHUNK
-        resumed = download(url, part, resume=self.file.verified, limit=limit, patience=patience)
+        limit = self.limit + CHUNK
+        resumed = download(url, part, resume=self.file.verified, limit=limit)
         try:
             self.admit(part)
         except _Bad:
             if not resumed:
                 raise
-            download(url, part, resume=False, limit=limit, patience=patience)  # the two halves did not fit
+            download(url, part, resume=False, limit=limit)  # the two halves did not fit
             self.admit(part)
         part.unlink()
 
