@@ -16,6 +16,7 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.examples.manipulations import (
     MARKS,
     TASKS,
+    Input,
     Layout,
     bare_pieces,
     deletion,
@@ -136,14 +137,19 @@ def pieces(*lengths: int) -> list[np.ndarray]:
     return [np.full(n, 10 + i, np.int32) for i, n in enumerate(lengths)]
 
 
+def selection(layout: Layout, context: list[np.ndarray], response: np.ndarray) -> Input:
+    """One input of response selection, put together part by part."""
+    return layout.join([part for piece in context for part in (piece, [layout.eot])], [response, [layout.eot]])
+
+
 def test_selection_closes_every_utterance_and_the_response():
-    written = LAYOUT.selection(pieces(2, 1), np.array([30, 31]))
+    written = selection(LAYOUT, pieces(2, 1), np.array([30, 31]))
     assert written.ids.tolist() == [2, 10, 10, 80, 11, 80, 3, 30, 31, 80, 3]
     assert written.types.tolist() == [0] * 7 + [1] * 4
 
 
 def test_a_long_selection_input_loses_the_oldest_words_and_fills_the_room():
-    written = LAYOUT.selection(pieces(40, 40), np.array([30, 31]))
+    written = selection(LAYOUT, pieces(40, 40), np.array([30, 31]))
     assert len(written.ids) == 64 and written.ids[0] == 2 and written.ids[-5:].tolist() == [3, 30, 31, 80, 3]
     assert written.ids[1:-5].tolist() == [10] * 16 + [80] + [11] * 40 + [80]
 
@@ -158,7 +164,7 @@ def test_many_selection_inputs_at_once_are_those_of_one_at_a_time(seed, segment,
     for asked in (pairs, [((), 0)], pairs[:1] * 2):
         before, after = zip(*asked)
         found = layout.selections(layout.closed(texts), before, np.array(after))
-        expected = input_tokens([layout.selection([texts[i] for i in context], texts[r]) for context, r in asked])
+        expected = input_tokens([selection(layout, [texts[i] for i in context], texts[r]) for context, r in asked])
         for name in ("ids", "offsets", "types"):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
@@ -212,7 +218,7 @@ def test_utterances_are_cut_to_a_quarter_of_the_length_for_the_tasks_but_not_for
     made = deletion([0], 1, np.random.default_rng(0))
     assert len(layout.manipulation(made, pieces(5, 300)).ids) == 1 + (1 + 5 + 1) + (1 + length // 4 + 1) + 1
     layout = Layout(2, 3, 80, LAYOUT.marks, 512)
-    assert len(layout.selection(pieces(300), np.array([7])).ids) == 1 + 301 + 1 + 2 + 1
+    assert len(selection(layout, pieces(300), np.array([7])).ids) == 1 + 301 + 1 + 2 + 1
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -133,11 +133,11 @@ class Layout:
     sep: int
     eot: int
     marks: dict[str, int]
-    max_length: int = MAX_LENGTH
+    max_length: int
     second_segment: int = 1  # 0 for encoders that know a single one
 
     @classmethod
-    def of(cls, encoder, max_length: int = MAX_LENGTH) -> Layout:
+    def of(cls, encoder, max_length: int) -> Layout:
         tokenizer = encoder.tokenizer
         ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in MARKS.items()}
         if missing := [MARKS[name] for name, i in ids.items() if i in (None, tokenizer.unk_token_id)]:
@@ -149,18 +149,14 @@ class Layout:
         segments = getattr(encoder.transformer.config, "type_vocab_size", 1)
         return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, eot, ids, longest, min(segments - 1, 1))
 
-    def selection(self, context: Sequence[ndarray], response: ndarray) -> Input:
-        """Response selection: every utterance, and the response, closed by [EOT]; read at [CLS]."""
-        return self.join([part for piece in context for part in (piece, [self.eot])], [response, [self.eot]])
-
     def closed(self, pieces: Sequence[ndarray]) -> Tokens:
         """Utterances for :meth:`selections`, each closed by [EOT]."""
         parts = Tokens.from_lists(part for piece in pieces for part in (piece, [self.eot]))
         return Tokens(parts.ids, parts.offsets[::2])
 
     def selections(self, said: Tokens, contexts: Iterable[tuple[int, ...]], responses: ndarray) -> Tokens:
-        """The inputs of :meth:`selection` for many contexts with their responses at once, given as numbers of closed
-        utterances: every input is five stretches of one row that holds whatever they are made of."""
+        """Response selection, read at [CLS]: the inputs of many contexts with their responses at once, as numbers of
+        closed utterances: every input is five stretches of one row that holds whatever they are made of."""
         distinct = Numbers()
         before = distinct.of(contexts)
         spoken = said[joined(distinct)]
@@ -234,9 +230,9 @@ class ManipulationExamples:
     responses: ndarray
     labels: ndarray
     conversations: ndarray
-    tasks: tuple[str, ...] = TASKS
-    protocol: str = "paper"
-    negatives: str = "fixed"
+    tasks: tuple[str, ...]
+    protocol: str
+    negatives: str
 
     def __post_init__(self) -> None:
         check_known("protocol", self.protocol, PROTOCOLS)
@@ -291,10 +287,6 @@ class ManipulationExamples:
             counts[task] = len(own)
         tokens = Tokens.concatenate([self.selections(rows, asked), input_tokens(inputs)])
         return Batch(len(rows), {"inputs": tokens}, arrays, counts)
-
-    def selection(self, row: int) -> Input:
-        """The input of a row for response selection."""
-        return self.layout.selection([self.pieces[i] for i in self.contexts[row]], self.pieces[self.responses[row]])
 
     def selections(self, rows: Sequence[int], asked: Sequence[int] | None = None) -> Tokens:
         """The inputs of rows for response selection, with their own responses or those of other rows."""
