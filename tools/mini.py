@@ -23,7 +23,6 @@ from dialnb.commands.engine import change, checkpoints, conversations, save, tra
 from dialnb.data.corpora import Conversation
 from dialnb.examples.batches import Batch, Examples
 from dialnb.examples.masking import MaskedExamples, continuing_pieces
-from dialnb.examples.pairs import tokenise_once
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.saving import check_place
 from dialnb.tokens import Numbers, Packed, Tokens, joined, offsets_of, stretches
@@ -62,7 +61,7 @@ def words_of(ids: ndarray, continues: ndarray) -> ndarray:
 
 def lessons(encoder, teacher, texts: Sequence[str], tokens: Tokens, cache=None) -> Lessons:
     """Lessons in ``texts``, which the pupil reads as ``tokens``."""
-    told = tokenise_once(teacher, texts, 128, cache)
+    told = teacher.tokenize(texts, 128, cache=cache)
     mine, theirs = continuing_pieces(encoder.tokenizer), continuing_pieces(teacher.tokenizer)
     my_words = np.add.reduceat(~mine[tokens.ids], tokens.offsets[:-1])
     their_words = np.add.reduceat(~theirs[told.ids], told.offsets[:-1])
@@ -140,7 +139,7 @@ def dialogue_examples(
     number = Numbers()
     number.of(text for dialogue in dialogues for text in dialogue.utterances)
     texts = list(number)
-    tokens = tokenise_once(encoder, texts, max_length, cache)
+    tokens = encoder.tokenize(texts, max_length, cache=cache)
     paired = sorted((d for d in dialogues if d.paired and len(d.utterances) > 1), key=lambda d: d.corpus)
     said = tokens[joined((number.of(d.utterances) for d in paired), np.int64)]
     sizes = np.array([len(d.utterances) for d in paired], np.int64)

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, Texts
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
-from dialnb.examples.pairs import SEPARATOR, tokenise_once
+from dialnb.examples.pairs import SEPARATOR
 from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SIDES = ("both", "past")
@@ -127,8 +127,8 @@ def matching_examples(
     candidates = answer_texts.of(answers).reshape(len(contexts), negatives + 1) + len(context_texts)
     longest = max_length * (turns if flat else 1)
     tokens = [
-        tokenise_once(encoder, list(context_texts), longest, cache),
-        tokenise_once(encoder, list(answer_texts), max_length, cache),
+        encoder.tokenize(list(context_texts), longest, cache=cache),
+        encoder.tokenize(list(answer_texts), max_length, cache=cache),
     ]
     return MatchingExamples(Tokens.concatenate(tokens), around, candidates)
 

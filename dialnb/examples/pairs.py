@@ -114,9 +114,9 @@ def pair_examples(
         query_length, responses = max_length, queries
     first = queries.of(query for query, _ in pairs)
     second = responses.of(response for _, response in pairs)
-    tokens = tokenise_once(encoder, list(queries), query_length, cache, query_truncate)
+    tokens = encoder.tokenize(list(queries), query_length, query_truncate, cache)
     if responses is not queries:
-        answers = tokenise_once(encoder, list(responses), max_length, cache)
+        answers = encoder.tokenize(list(responses), max_length, cache=cache)
         tokens, second = Tokens.concatenate([tokens, answers]), second + len(tokens)
     return PairExamples(tokens, first, second)
 
@@ -124,9 +124,4 @@ def pair_examples(
 def dropout_examples(encoder, sentences: Sequence[str], max_length: int = 32, cache=None) -> PairExamples:
     """Every sentence is its own positive; two independent dropout masks tell the sides apart (SimCSE, DSE-dropout)."""
     rows = np.arange(len(sentences))
-    return PairExamples(tokenise_once(encoder, sentences, max_length, cache), rows, rows)
-
-
-def tokenise_once(encoder, texts: Sequence[str], max_length: int, cache=None, truncate: str = "right") -> Tokens:
-    """Token ids of ``texts``, read from the folder ``cache`` when the same texts were tokenised before."""
-    return encoder.wordpieces(texts, min(max_length, encoder.max_length), truncate, cache)
+    return PairExamples(encoder.tokenize(sentences, max_length, cache=cache), rows, rows)

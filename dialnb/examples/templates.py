@@ -17,7 +17,6 @@ from numpy.random import Generator
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
-from dialnb.examples.pairs import tokenise_once
 from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SYMBOL = "{SLOT}"
@@ -223,7 +222,7 @@ def template_examples(
     ids = np.concatenate([templates.of(part.templates) for part in augmentations])
     if sampling == "fillings":
         ids = np.repeat(ids, np.concatenate([part.counts for part in augmentations]))
-    tokens = tokenise_once(encoder, list(templates), max_length, cache)
+    tokens = encoder.tokenize(list(templates), max_length, cache=cache)
     return TemplateExamples(alone.fillings, alone.first, alone.counts, tokens, ids)
 
 
@@ -242,7 +241,7 @@ def augmented_dropout_examples(
             f"TaDSE trains on augmented datasets, but was given {', '.join(kinds)}: "
             "make them with dialnb.examples.templates.augment(dataset, utterances)"
         )
-    tokens = Tokens.concatenate([tokenise_once(encoder, a, max_length, cache) for a in augmentations])
+    tokens = Tokens.concatenate([encoder.tokenize(a, max_length, cache=cache) for a in augmentations])
     counts = np.concatenate([part.counts for part in augmentations])
     if sampling == "fillings":
         counts = np.ones(len(tokens), np.int64)

@@ -100,10 +100,12 @@ class Encoder(nn.Module):
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
 
-    def tokenize(self, texts: Sequence[str], max_length: int | None = None, truncate: str = "right") -> Tokens:
+    def tokenize(
+        self, texts: Sequence[str], max_length: int | None = None, truncate: str = "right", cache: Path | None = None
+    ) -> Tokens:
         """Token ids with special tokens, at most ``max_length`` each (default: the encoder's own ``length``);
-        ``truncate`` names the side that is cut."""
-        return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate)
+        ``truncate`` names the side that is cut. The folder ``cache`` keeps them for whoever asks for the same texts."""
+        return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate, cache)
 
     def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""

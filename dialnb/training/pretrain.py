@@ -13,7 +13,7 @@ from dialnb.data.corpora import Conversation
 from dialnb.errors import check_known
 from dialnb.examples.batches import Examples
 from dialnb.examples.masking import MaskedExamples
-from dialnb.examples.pairs import SEPARATOR, tokenise_once
+from dialnb.examples.pairs import SEPARATOR
 from dialnb.models.encoder import Encoder
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
@@ -58,7 +58,7 @@ class PretrainingRecipe:
     def lessons(self, encoder: Encoder, dialogues: Sequence[Conversation], cache) -> tuple[Objective, Examples]:
         """What the encoder learns, and from which examples: masked words, or replaced tokens."""
         objective = replaced_token_detection(encoder) if self.kind == "electra" else MaskedLanguageModel(encoder)
-        rows = tokenise_once(encoder, language_rows(dialogues, self.settings.seed), self.max_length, cache)
+        rows = encoder.tokenize(language_rows(dialogues, self.settings.seed), self.max_length, cache=cache)
         return objective, MaskedExamples.from_tokens(encoder, rows, self.mask)
 
 

@@ -26,7 +26,6 @@ from dialnb.examples.pairs import (
     dropout_examples,
     keep_last_words,
     pair_examples,
-    tokenise_once,
     unique_sentences,
 )
 from dialnb.examples.readings import reply_lists, thin
@@ -168,7 +167,7 @@ def _contrast_and_words(encoder: Encoder, **options) -> Objective:
 
 def _words(encoder, dialogues: Sequence[Conversation], cache: Cache = None) -> MaskedExamples:
     rows = language_rows(dialogues, seed=24)
-    return MaskedExamples.from_tokens(encoder, tokenise_once(encoder, rows, 128, cache))
+    return MaskedExamples.from_tokens(encoder, encoder.tokenize(rows, 128, cache=cache))
 
 
 def _sentences(
@@ -180,7 +179,7 @@ def _sentences(
 ) -> MaskedExamples:
     """Each distinct sentence once an epoch, ``sentences`` of them."""
     texts = thin(list(dict.fromkeys(text for talk in talks for text in talk.utterances)), sentences)
-    return MaskedExamples.from_tokens(encoder, tokenise_once(encoder, texts, max_length, cache))
+    return MaskedExamples.from_tokens(encoder, encoder.tokenize(texts, max_length, cache=cache))
 
 
 # --- WMDC -------------------------------------------------------------------------------------------------------------
