@@ -208,5 +208,4 @@ def _dropouts(transformer: nn.Module) -> tuple[float, ...]:
 
 
 def _activation(config) -> str:
-    name = config.activation if config.model_type == "distilbert" else config.hidden_act
-    return name if isinstance(name, str) else getattr(name, "__name__", "")
+    return config.activation if config.model_type == "distilbert" else config.hidden_act
