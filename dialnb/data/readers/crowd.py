@@ -1,6 +1,7 @@
 """Conversations collected from crowd workers: MetaLWOZ, MDC (MSR-E2E), Frames, STAR, Topical-Chat, Self-dialogue, and
 in the unified format of the ConvLab toolkit, KVRET (also known as SMD) and DailyDialog."""
 
+import csv
 import re
 from collections.abc import Iterator
 from itertools import groupby
@@ -37,10 +38,9 @@ def read_mdc(files: Files, variant: str) -> Records:
 
 def _mdc_messages(files: Files, key: str) -> Iterator[tuple[str, Utterance]]:
     """Yield (session, utterance)."""
-    lines = files.lines(key, encoding="utf-8-sig")
-    next(lines, None)  # the names of the columns
-    for line in lines:
-        session, _, _, speaker, text, *cells = map(_unquoted, line.split("\t"))
+    rows = csv.reader(files.lines(key, encoding="utf-8-sig"), delimiter="\t")
+    next(rows, None)  # the names of the columns
+    for session, _, _, speaker, text, *cells in rows:
         names, slots = [], []
         for cell in cells:
             if cell.strip():
@@ -51,12 +51,6 @@ def _mdc_messages(files: Files, key: str) -> Iterator[tuple[str, Utterance]]:
                 slots += _told(match[2])
         acts = unique(names)
         yield session, Utterance(SPEAKERS[speaker], text, acts, tuple(slots), acts[0] if acts else "")
-
-
-def _unquoted(cell: str) -> str:
-    """A cell with a comma or a quote in it may be quoted as in CSV."""
-    quoted = len(cell) > 1 and cell.startswith('"') and cell.endswith('"')
-    return cell[1:-1].replace('""', '"') if quoted else cell
 
 
 def _told(arguments: str) -> Iterator[Slot]:
