@@ -17,9 +17,9 @@ def _mapping(dataset: str) -> dict[str, dict[str, str | None]]:
     return mappings[dataset]
 
 
-def act_columns(dataset: str, speakers: Iterable[str] = ("system", "user")) -> list[str]:
-    """The universal acts of a dataset, sorted: 19 for DSTC2, 13 for GSIM, fewer for one speaker alone."""
-    return sorted({act for speaker in speakers for act in _mapping(dataset)[speaker].values() if act})
+def act_columns(dataset: str) -> list[str]:
+    """The universal acts of a dataset, sorted: 19 for DSTC2, 13 for GSIM."""
+    return sorted({act for acts in _mapping(dataset).values() for act in acts.values() if act})
 
 
 def with_universal_acts(dialogues: Iterable[Dialogue], dataset: str) -> list[Dialogue]:

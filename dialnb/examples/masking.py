@@ -85,7 +85,7 @@ class MaskedExamples:
 class MaskedPairExamples(PairExamples):
     """Pairs whose first sides are read a second time with masks (TOD-BERT: response contrast plus language model)."""
 
-    masking: MaskedExamples | None = None
+    masking: MaskedExamples
 
     def batch(self, rows: ndarray, rng: Generator) -> Batch:
         pair = super().batch(rows, rng).tokens

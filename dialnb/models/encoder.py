@@ -158,9 +158,8 @@ class Encoder(nn.Module):
             first = torch.tanh(packed_path.linear(first, packed_path.part_of(pooler.dense)))
         return widened(first)
 
-    def embed(self, tokens: Tokens | Sequence[Sequence[int]], pooling: str | None = None) -> Tensor:
+    def embed(self, tokens: Tokens, pooling: str | None = None) -> Tensor:
         """Differentiable vectors ``[n, dim]`` of tokenised texts; ``train()``/``eval()`` decide on dropout."""
-        tokens = tokens if isinstance(tokens, Tokens) else Tokens.from_lists(tokens)
         if self.packed and (pooling or self.pooling) in ("cls", "pooler"):
             batch = pack(tokens, self.device)
             return self.pool(self.states(batch, first_only=True), batch, pooling)

@@ -78,7 +78,6 @@ def supports(transformer: nn.Module) -> bool:
     config = transformer.config
     return (
         config.model_type in FAMILIES
-        and getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
         and _activation(config) in ACTIVATIONS
         and not getattr(config, "is_decoder", False)
     )
