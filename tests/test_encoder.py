@@ -63,6 +63,12 @@ def test_every_family_gives_the_vectors_of_the_plain_forward(family, pooling):
     torch.testing.assert_close(ours, plainly_pooled(*plain_states(encoder, TEXTS), pooling), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("longest", [0, 2])
+def test_a_length_without_room_for_a_word_is_refused(longest):
+    with pytest.raises(ValueError, match=f"max_length {longest} leaves no room"):
+        tiny.encoder().tokenize(TEXTS, longest)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_the_pooler_is_the_transformers_own(family):
     encoder = tiny.encoder(family).double()

@@ -392,11 +392,11 @@ def test_mdc_groups_messages_and_reads_every_act_cell(read):
     assert len(read("MDC", files)[0]) == 4
 
 
-@pytest.mark.parametrize("bad", ["1\t1\tt\tuser\n", "1\t1\tt\trobot\thi\tinform()\n", "1\t1\tt\tuser\thi\tno act\n"])
+@pytest.mark.parametrize("bad", ["user\n", "robot\thi\tinform()\n", "user\thi\tno act\n", 'user\t"hi\tinform()\n'])
 def test_mdc_names_the_line_of_a_malformed_row(read, bad):
     good = "1\t1\tt\tuser\thi\tgreeting()\n"
     with pytest.raises(DataError, match=r"movie_all\.tsv line 3"):
-        read("MDC", {"data/movie_all.tsv": (MDC_HEADER + good + bad).encode(), "data/taxi_all.tsv": b""})
+        read("MDC", {"data/movie_all.tsv": (MDC_HEADER + good + "1\t1\tt\t" + bad).encode(), "data/taxi_all.tsv": b""})
 
 
 def test_metalwoz_bot_speaks_first_in_copies_and_official_archive(read):

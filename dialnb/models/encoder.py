@@ -105,7 +105,8 @@ class Encoder(nn.Module):
     ) -> Tokens:
         """Token ids with special tokens, at most ``max_length`` each (default: the encoder's own ``length``);
         ``truncate`` names the side that is cut. The folder ``cache`` keeps them for whoever asks for the same texts."""
-        return self.wordpieces(texts, min(max_length or self.length, self.max_length), truncate, cache)
+        longest = self.length if max_length is None else max_length
+        return self.wordpieces(texts, min(longest, self.max_length), truncate, cache)
 
     def hidden(self, tokens: Tokens) -> tuple[Tensor, Packed]:
         """Last hidden states of real tokens, ``[tokens, width]`` in packed order, and the packing."""

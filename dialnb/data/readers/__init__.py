@@ -172,7 +172,7 @@ class Reader:
             yield from self.function(files, variant) if self.variants else self.function(files)
         except KeyError as error:
             raise DataError(f"malformed row at {files.place}: no field {error}") from error
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, TypeError, ValueError, csv.Error) as error:
             raise DataError(f"malformed row at {files.place}: {error}") from error
 
     def stored(self, variant: str) -> Table | None:

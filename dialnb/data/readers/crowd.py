@@ -38,7 +38,7 @@ def read_mdc(files: Files, variant: str) -> Records:
 
 def _mdc_messages(files: Files, key: str) -> Iterator[tuple[str, Utterance]]:
     """Yield (session, utterance)."""
-    rows = csv.reader(files.lines(key, encoding="utf-8-sig"), delimiter="\t")
+    rows = csv.reader(files.lines(key, encoding="utf-8-sig"), delimiter="\t", strict=True)
     next(rows, None)  # the names of the columns
     for session, _, _, speaker, text, *cells in rows:
         names, slots = [], []
