@@ -62,7 +62,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
     main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
     limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
-    shares = [f"{claim['share']:.2g}" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
+    shares = [f"{100 * claim['share']:.2g} %" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
     return _write(
         folder / "index.html",
         "index",
