@@ -17,7 +17,7 @@ from test_studies import dataset, dialogue
 
 from dialnb.data.datasets import choose_datasets
 from dialnb.data.records import IntentUtterance
-from dialnb.errors import UnknownName
+from dialnb.errors import DialnbError, UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import Model, Task, Watch, start
@@ -161,6 +161,28 @@ def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):
     assert made.facts["training"][0]["steps"] > run.settings["max_steps"], "it reads the dialogues once, whole"
     plain = tiny.encoder().encode(["book a table"])
     assert not np.allclose(trained["raw"].encode(["book a table"]), plain, atol=1e-3)
+
+
+def test_what_starts_from_another_encoder_does_not_wait_for_the_raw_start(project, talks, monkeypatch):
+    tiny_one, settings = str(project / "tiny"), {"raw_start": "masked words", "train_seeds": [1, 2]}
+    run = start("dse", "smoke", encoder=tiny_one, overrides=settings, out=project / "held")
+    begun, make = [], run.stage_each
+    monkeypatch.setattr(run, "stage_each", lambda jobs, follow: begun.extend(map(str, jobs)) or make(jobs, follow))
+    models = {"DSE": Model("DSE", data=talks), "other": Model("DSE", tiny_one, talks), "raw": Model()}
+    trained = run.train(models)
+    assert begun == ["raw start: masked words", "train other, seed 1", "train other, seed 2"]
+    assert list(trained) == ["DSE", "other", "raw"] and len(trained.results) == 6
+    made = [stage.name for stage in run.stages]
+    assert made.count("raw start: masked words") == 1 and "train DSE, seed 2" in made
+    assert run.train({"DSE": models["DSE"]})["DSE"].encode(["hi"]).tolist() == trained["DSE"].encode(["hi"]).tolist()
+
+
+def test_a_raw_start_that_failed_is_a_sentence(project):
+    settings = {"raw_start": "masked words"}
+    run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "lost")
+    with pytest.raises(DialnbError, match="the raw start failed: "):
+        run.open_raw({"failed": "the loss is not a number"})
+    assert run.raw_start(), "it can be asked for again"
 
 
 def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):

@@ -337,6 +337,10 @@ class Grid:
         for name, model in every.items():
             if self._can_be_had(name, model, every):
                 self.models[name] = model
+        own = [seed for model in self.models.values() for seed in model.seeds]
+        self.seeds = list(dict.fromkeys([*run.train_seeds, *own]))
+        self.results: dict[tuple[str, int], Fields] = {}
+        self.held: list[str] = []  # the models that wait for the encoder of the run
 
     def _can_be_had(self, name: str, model: Model, models: Models) -> bool:
         """Whether the profile takes a model and its start is there; else the reason is noted."""
@@ -358,45 +362,59 @@ class Grid:
         return True
 
     def train(self) -> Trained:
-        """Make every model as soon as what it starts from is there, and answer the questions ahead of time."""
-        results, seeds = {}, list(self.run.train_seeds)
-        for model in self.models.values():
-            seeds += [seed for seed in model.seeds if seed not in seeds]
-        jobs = self._waiting("", None, seeds)
-        for name, model in self.models.items():
-            if not model.recipe:
-                encoder = self._start(model)
-                encoder.pooling = model.pooling or encoder.pooling
-                for seed in seeds:  # its rows stand beside those of every training
-                    results[name, seed] = {"encoder": encoder}
-                jobs |= self._waiting(name, {"encoder": encoder}, seeds)
+        """Make every model as soon as what it starts from is there, and answer the questions ahead of time. Where the
+        encoder of the run is made first, what starts from other encoders does not wait for it."""
+        first = [name for name, model in self.models.items() if not (model.recipe and model.start in self.models)]
+        if jobs := self.run.raw_start():
+            self.held = [name for name in first if not self.models[name].start]
+            first = [name for name in first if name not in self.held]
+        jobs |= self._begin(first)
         for key, result in self.run.stage_each(jobs, self._follow).items():
-            if key.task is None and "failed" in result:
+            if not isinstance(key, Question) or key.task:
+                continue
+            if "failed" in result:
                 self.run.note_absent(result["failed"], model=key.model)
-            elif key.task is None:
-                results[key.model, key.seed] = self._reported(key.model, result)
-        order = [(name, seed) for name in self.models for seed in seeds]
-        made = Trained(self.models, {key: results[key] for key in order if key in results})
+            else:
+                self.results[key.model, key.seed] = self._reported(key.model, result)
+        order = [(name, seed) for name in self.models for seed in self.seeds]
+        made = Trained(self.models, {key: self.results[key] for key in order if key in self.results})
         return made.only(*self.models.keys() - self.beside.keys())
 
-    def _start(self, model: Model) -> Encoder:
-        return load_encoder(model.start) if model.start else self.run.encoder()
+    def _begin(self, names: Sequence[str]) -> Questions:
+        """The trainings of models that start from an encoder, then the questions to those that are one."""
+        jobs, asked = {}, {}
+        for name in names:
+            model = self.models[name]
+            encoder = load_encoder(model.start) if model.start else self.run.encoder()
+            if model.recipe:
+                jobs |= self._trainings(name, encoder, self.seeds)
+                continue
+            encoder.pooling = model.pooling or encoder.pooling
+            for seed in self.seeds:  # its rows stand beside those of every training
+                self.results[name, seed] = {"encoder": encoder}
+            asked |= self._waiting(name, {"encoder": encoder}, self.seeds)
+        return jobs | asked
 
-    def _follow(self, key: Question, result: Any) -> Questions:
+    def _follow(self, key: Any, result: Any) -> Questions:
+        if not isinstance(key, Question):
+            self.run.open_raw(result)
+            return self._begin(self.held)
         if key.task or "failed" in result:
             return {}
         return self._waiting(key.model, result, (key.seed,))
 
-    def _waiting(self, start: str, result: Fields | None, seeds: Sequence[int]) -> Questions:
-        """What waited for a model: those that start from it and, with several workers, the questions to it. Models
-        that start from none of these wait for the start ""."""
+    def _trainings(self, name: str, encoder: Encoder, seeds: Iterable[int]) -> Questions:
+        model = self.models[name]
+        wanted = sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds))
+        return {Question(name, seed): job_of(self.run.settings, model, encoder, seed) for seed in wanted}
+
+    def _waiting(self, start: str, result: Fields, seeds: Sequence[int]) -> Questions:
+        """What waited for a model: those that start from it and, with several workers, the questions to it."""
         jobs = {}
         for name, model in self.models.items():
-            if model.recipe and start == (model.start if model.start in self.models else ""):
-                encoder = model_of(result) if result else self._start(model)
-                for seed in sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds)):
-                    jobs[Question(name, seed)] = job_of(self.run.settings, model, encoder, seed)
-        if result and self.run.settings.get("workers", 1) > 1:
+            if model.recipe and model.start == start:
+                jobs |= self._trainings(name, model_of(result), seeds)
+        if self.run.settings.get("workers", 1) > 1:
             ahead = [task for task in self.ahead if start not in self.beside or start in task.only]
             reported = self._reported(start, result)
             jobs |= questions(self.run, ahead, {(start, seed): reported for seed in seeds})

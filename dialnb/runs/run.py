@@ -138,9 +138,10 @@ class Run:
         `follow(name, result)` names the stages that waited for one of them. With the setting `workers` above one all
         are made side by side, each in a process of its own, as soon as what they wait for is there.
         """
-        every, results = dict(jobs), {}
+        every, results, followed = dict(jobs), {}, set()
 
         def begin(name: Any) -> Jobs:
+            followed.add(name)
             more = follow(name, self._cache.run(name, *every[name])[0]) if follow else {}
             every.update(more)
             return more
@@ -151,7 +152,8 @@ class Run:
             for name in left:
                 function, inputs = every[name]
                 results[name] = self.stage(name, function, **inputs)
-                every.update(follow(name, results[name]) if follow else {})
+                if follow and name not in followed:
+                    every.update(follow(name, results[name]))
         return results
 
     def note(self, **facts: Any) -> None:
@@ -245,22 +247,32 @@ class Run:
         return self.settings["encoder"] if again == AS_IT_COMES else f"{self.settings['encoder']}, {again}"
 
     def encoder(self) -> Encoder:
-        """The encoder that the models of this run start from.
+        """The encoder that the models of this run start from, after its raw start, if it has one."""
+        for name, (function, inputs) in self.raw_start().items():
+            self.open_raw(self.stage(name, function, **inputs))
+        if (again := self.settings.get("raw_start")) in self._opened:
+            return deepcopy(self._opened[again])  # a row may read it with another pooling
+        return load_encoder(self.settings["encoder"])
 
-        With the setting ``raw_start`` a sentence encoder first becomes a language model again: the recipe of that name
-        reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One seed
-        serves the runs of all seeds, which then differ in their trainings and not in where these begin, as those from a
-        published checkpoint do.
+    def raw_start(self) -> Jobs:
+        """The stage, if it is asked for and not made yet, that makes a sentence encoder a language model again.
+
+        With the setting ``raw_start`` the recipe of that name reads the dialogues of this run once, or those of DSE's
+        notebook where a run has none of its own. One seed serves the runs of all seeds, which then differ in their
+        trainings and not in where these begin, as those from a published checkpoint do.
         """
-        encoder, again = load_encoder(self.settings["encoder"]), self.settings.get("raw_start", AS_IT_COMES)
-        if again == AS_IT_COMES:
-            return encoder
-        if again not in self._opened:
-            s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
-            reading = Dialogues(self.corpus(s), s["dialogues"])
-            function, inputs = job_of(s, Model(again, data=reading, settings={"max_steps": None}), encoder, seed=1)
-            self._opened[again] = self.stage(f"raw start: {again}", function, **inputs)["encoder"]
-        return deepcopy(self._opened[again])  # a row may read it with another pooling
+        again = self.settings.get("raw_start", AS_IT_COMES)
+        if again == AS_IT_COMES or again in self._opened:
+            return {}
+        s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
+        model = Model(again, data=Dialogues(self.corpus(s), s["dialogues"]), settings={"max_steps": None})
+        return {f"raw start: {again}": job_of(s, model, load_encoder(self.settings["encoder"]), seed=1)}
+
+    def open_raw(self, result: Fields) -> None:
+        """Start from what the stage of :meth:`raw_start` gave."""
+        if "failed" in result:
+            raise DialnbError(f"the raw start failed: {result['failed']}")
+        self._opened[self.settings["raw_start"]] = result["encoder"]
 
     def elsewhere(self, slug: str) -> Settings:
         """The settings that another notebook has in this profile, from this run's encoder and seed."""
