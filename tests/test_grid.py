@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import processes
 import pytest
 import side_by_side
 import tiny
@@ -20,9 +21,10 @@ from dialnb.data.records import IntentUtterance
 from dialnb.errors import DialnbError, UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues
+from dialnb.files import read_json
 from dialnb.runs import Model, Task, Watch, start
 from dialnb.runs.grid import Grid, job_of, train_model
-from dialnb.runs.stages import _packed, stage_key
+from dialnb.runs.stages import StageCache, _packed, stage_key
 from dialnb.training.recipes import RECIPES, fit, get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -366,6 +368,23 @@ def test_models_of_later_cells_are_trained_beside_and_nothing_is_asked_of_them(r
     count = len(run.stages)
     assert list(run.train(later)) == ["later", "from it"]
     assert all(stage.cached for stage in run.stages[count:]), "they were there already"
+
+
+def test_what_workers_made_is_read_once_and_kept_in_the_record(run, monkeypatch):
+    read, real = [], StageCache.run
+    monkeypatch.setattr("dialnb.runs.stages.get_context", lambda _: processes.context())
+    monkeypatch.setattr(run._workers, "count", 2)
+    monkeypatch.setattr(StageCache, "run", lambda self, name, *rest: read.append(name) or real(self, name, *rest))
+    jobs = {number: (side_by_side.plus_one, {"number": number}) for number in (1, 2)}
+    later = {3: (side_by_side.plus_one, {"number": 3})}
+    found = run.stage_each(jobs, lambda name, result: later if (name, result) == (2, 3) else {})
+    assert found == {1: 2, 2: 3, 3: 4} and sorted(read) == ["1", "2", "3"]
+    record = read_json(run.folder / "run.json")
+    assert [(stage["name"], stage["cached"]) for stage in record["stages"]] == [
+        ("1", False),
+        ("2", False),
+        ("3", False),
+    ]
 
 
 def test_with_workers_later_models_are_asked_ahead_what_is_for_them_only(run, talks, asked, monkeypatch):

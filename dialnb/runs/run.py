@@ -114,22 +114,26 @@ class Run:
 
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints.
         """
-        name = str(name)
         if self._made is None:
             say(f"stage {name}")
+        result, record = self._cache.run(str(name), function, inputs)
+        self._note(record, inputs)
+        self.save()
+        return result
+
+    def _note(self, record: StageRecord, inputs: Values) -> None:
+        """Keep that a stage is there, and which data it read."""
         for dataset in _datasets_in(list(inputs.values())):
             facts = {"name": dataset.name, "variant": dataset.variant, "licence": dataset.licence}
             self._data.append(facts | {"fingerprint": dataset.fingerprint[:16]})
-        result, record = self._cache.run(name, function, inputs)
         if record.key in (self._made or ()):  # by a worker, which said so
             record.cached = False
         elif record.cached:
-            say(f"stage {name}: from the cache, made {record.made[:16]}")
+            say(f"stage {record.name}: from the cache, made {record.made[:16]}")
         else:
-            say(f"stage {name}: done in {record.seconds:.1f} s")
-        self.stages = [kept for kept in self.stages if (kept.name, kept.key) != (name, record.key)] + [record]
-        self.save()
-        return result
+            say(f"stage {record.name}: done in {record.seconds:.1f} s")
+        same = record.name, record.key
+        self.stages = [kept for kept in self.stages if (kept.name, kept.key) != same] + [record]
 
     @hashed_once()
     def stage_each(self, jobs: Jobs, follow: Callable[[Any, Any], Jobs] | None = None) -> dict[Any, Any]:
@@ -138,11 +142,11 @@ class Run:
         `follow(name, result)` names the stages that waited for one of them. With the setting `workers` above one all
         are made side by side, each in a process of its own, as soon as what they wait for is there.
         """
-        every, results, followed = dict(jobs), {}, set()
+        every, results, read = dict(jobs), {}, {}
 
         def begin(name: Any) -> Jobs:
-            followed.add(name)
-            more = follow(name, self._cache.run(name, *every[name])[0]) if follow else {}
+            read[name] = self._cache.run(str(name), *every[name])
+            more = follow(name, read[name][0]) if follow else {}
             every.update(more)
             return more
 
@@ -150,10 +154,14 @@ class Run:
             self._made = self._workers.make(jobs, begin).union(self._made or ())
         while left := [name for name in every if name not in results]:
             for name in left:
+                if name in read:  # as soon as a worker had made it
+                    results[name], record = read[name]
+                    self._note(record, every[name][1])
+                    continue
                 function, inputs = every[name]
                 results[name] = self.stage(name, function, **inputs)
-                if follow and name not in followed:
-                    every.update(follow(name, results[name]))
+                every.update(follow(name, results[name]) if follow else {})
+        self.save()
         return results
 
     def note(self, **facts: Any) -> None:
