@@ -291,6 +291,10 @@ def test_two_runs_are_compared_in_settings_and_results(finished):
     assert "parameters.steps: 4 | 5" in text
     assert "2 in both, 1 equal, 1 different; 0 only in 1, 0 only in 2" in text and "mean difference +2.5" in text
     assert "2 in both, 2 equal, 0 different" in tools.compare(first, first)
+    rows = pd.read_csv(first / "results.csv")
+    rows.assign(value=[*rows["value"][:1], float("nan")]).to_csv(first / "results.csv", index=False)
+    assert "2 in both, 2 equal, 0 different; 0 only in 1, 0 only in 2" in tools.compare(first, first), "without a value"
+    assert "2 in both, 0 equal, 2 different; 0 only in 1, 0 only in 2" in tools.compare(first, second)
     with pytest.raises(DataError, match="not the folder of a run"):
         tools.compare(first, first.parent)
 

@@ -68,10 +68,11 @@ def compare(first: Path, second: Path) -> str:
         verdicts.append({claim["id"]: claim["verdict"] for claim in read_json(folder / "claims.json") or []})
     keys = [name for name in tables[0] if name in tables[1] and name not in MEASURED]
     one, two = (table.astype(dict.fromkeys(keys, str))[[*keys, "value"]] for table in tables)
-    rows = one.merge(two, on=keys, how="outer", suffixes=("_1", "_2"))
-    paired = rows.assign(difference=rows.value_2 - rows.value_1).dropna(subset="difference")
-    moved = paired[paired.difference != 0]
-    only = f"{rows.value_2.isna().sum()} only in 1, {rows.value_1.isna().sum()} only in 2"
+    rows = one.merge(two, on=keys, how="outer", suffixes=("_1", "_2"), indicator="where")
+    paired = rows[rows["where"] == "both"].drop(columns="where")
+    paired = paired.assign(difference=paired.value_2 - paired.value_1)
+    moved = paired[paired.difference.ne(0) & paired[["value_1", "value_2"]].notna().any(axis=1)]
+    only = f"{(rows['where'] == 'left_only').sum()} only in 1, {(rows['where'] == 'right_only').sum()} only in 2"
     counts = f"{len(paired)} in both, {len(paired) - len(moved)} equal, {len(moved)} different; {only}"
     lines = [f"1: {first}", f"2: {second}", "", "what differs", *_differences(*records), "", f"results: {counts}"]
     if len(moved):
