@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny
 import yaml
 
 from dialnb import cli
+from dialnb.data.store import Store
 from dialnb.errors import BadParameter, DataError, UnknownName
+from dialnb.runs import planning
 from dialnb.runs.profiles import Parameter, load_profiles, parse_profiles, run_name, show
 
 TOY = Path(__file__).parent / "toy"
@@ -249,3 +252,25 @@ def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
     assert set(declared["dse"]["checkpoints"].choices) == set(dse.CHECKPOINTS)
     assert set(declared["wmdc"]["checkpoints"].choices) == set(wmdc.CHECKPOINTS)
     assert {p.choices for _, p in SETTINGS if p.kind == "encoder"} == {(), tuple(SHAPES), ("encoder", *SHAPES)}
+
+
+@pytest.mark.parametrize(
+    ("name", "present"),
+    [
+        ("MultiWOZ", True),
+        ("MultiWOZ:convlab", False),
+        ("MultiWOZ:official", False),
+        ("Taskmaster:tm4", True),
+        ("Taskmaster:tm1", False),
+        ("DECODE:main", False),
+        ("MASSIVE:slurp", True),
+        ("MASSIVE:slurp-official", False),
+        ("Dialogue-NLI", False),
+    ],
+)
+def test_files_that_nobody_could_check_are_needed_by_the_variant_that_reads_them(name, present, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALNB_CACHE", str(tmp_path))
+    monkeypatch.setattr(Store, "has", lambda self, source, file: file.verified)
+    profiles = SimpleNamespace(needed=lambda *_: ([name], []))
+    (found,) = planning.needs(profiles, "gpu", {})
+    assert found.present == present and ("to be fetched" in found.state) != present

@@ -31,6 +31,7 @@ class SourceFile:
     Hosts re-compress archives at will, so an archive may instead be known by its members: `members_sha256` is the
     sha256 over the sorted lines "name TAB sha256-of-the-member NEWLINE" of the members that match `members`, named
     without their common top folder. An empty `urls` means that the file must be fetched by hand (see `note`).
+    A file that nobody could check is read by one `variant` alone.
     """
 
     key: str
@@ -41,6 +42,7 @@ class SourceFile:
     members: Texts = ()
     members_sha256: str = ""
     note: str = ""
+    variant: str = ""
 
     @property
     def verified(self) -> bool:
@@ -110,7 +112,8 @@ def load_registry() -> dict[str, Source]:
         for group in entry.get("unchecked", ()):  # official files without a known hash
             for key in group["keys"]:
                 urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-                files.append(SourceFile(key, urls, licence=entry["licence"], note=group.get("note", "")))
+                about = {"note": group.get("note", ""), "variant": group.get("variant", "official")}
+                files.append(SourceFile(key, urls, licence=entry["licence"], **about))
         for file in entry.get("files", ()):
             file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
             files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))

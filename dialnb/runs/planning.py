@@ -55,7 +55,7 @@ def check_encoders(profiles: Profiles, settings: Settings) -> None:
 def _data(name: str) -> Need:
     """A dataset is present when its records, or all the files they are read from, are in the cache or a mirror.
 
-    Official files that nobody could check yet are needed where they are asked for, or where there is nothing else.
+    Files that nobody could check yet are needed by the variant that reads them, or where there is nothing else.
     """
     store = default_store()
     dataset, _, variant = name.partition(":")
@@ -65,8 +65,8 @@ def _data(name: str) -> Need:
     if records_path(reader, variant, store).is_file():
         return Need("data", name, True, "parsed, in the cache")
     files = [(source, file) for source in map(get_source, reader.sources) for file in source.files]
-    if "official" not in variant and any(file.verified for _, file in files):
-        files = [(source, file) for source, file in files if file.verified]
+    if any(file.verified for _, file in files):
+        files = [(source, file) for source, file in files if file.verified or file.variant in variant]
     missing = [file for source, file in files if not store.has(source, file)]
     if not missing:
         return Need("data", name, True, "in the cache or a mirror")
