@@ -121,6 +121,8 @@ def test_a_run_writes_down_how_busy_the_gpus_are(finished, tmp_path, monkeypatch
     (tmp_path / "nvidia-smi").write_text(told)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    begun, begin = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **how: begun.append(begin(*given, **how)) or begun[-1])
     run = start("toy", "smoke", out=tmp_path / "run")
     kept = tmp_path / "run" / "gpu.csv"
     while not kept.is_file() or len(kept.read_text().splitlines()) < len(lines):
@@ -134,6 +136,7 @@ def test_a_run_writes_down_how_busy_the_gpus_are(finished, tmp_path, monkeypatch
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found' >&2\nexit 6\n")
     start("toy", "smoke", out=tmp_path / "run").finish()
     assert "gpu_busy" not in json.loads((tmp_path / "run" / "run.json").read_text()) and not kept.exists()
+    assert all(each.returncode is not None for each in begun), "none is left behind, ended or not"
 
 
 def test_a_cell_that_is_run_twice_replaces_its_rows(finished, tmp_path):

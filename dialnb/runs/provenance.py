@@ -108,9 +108,10 @@ def watch_gpus(path: Path) -> Callable[[], Values]:
         return dict
 
     def keep() -> None:  # by way of this process, so that the sampler ends with it
-        for line in sampler.stdout:
-            with path.open("a", encoding="utf-8") as kept:
-                kept.write(line)
+        with sampler:
+            for line in sampler.stdout:
+                with path.open("a", encoding="utf-8") as kept:
+                    kept.write(line)
 
     def end() -> Values:
         sampler.kill()
