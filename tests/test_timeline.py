@@ -16,7 +16,7 @@ TRAINED = {"training": [{"steps": 10}]}
 
 def stage(name: str, start: float, end: float, cached=False, function="tasks.intents_of", **facts) -> dict:
     made = (BEGAN + timedelta(seconds=end)).isoformat(timespec="microseconds")
-    about = {"name": name, "function": f"dialnb.studies.{function}", "cached": cached, "facts": facts}
+    about = {"name": name, "key": name, "function": f"dialnb.studies.{function}", "cached": cached, "facts": facts}
     return about | {"seconds": end - start, "made": made}
 
 
@@ -59,6 +59,12 @@ def smi(tmp_path):
     path = tmp_path / "gpu.csv"
     path.write_text("\n".join([*lines, "2026/11/17 14:5"]), encoding="utf-8")
     return path
+
+
+def test_a_stage_that_models_share_is_drawn_once(run):
+    made = stage("train DSE, seed 1", 5, 30, **TRAINED)
+    shared = run | {"stages": [made, made | {"name": "train temperature 0.05, seed 1"}]}
+    assert stages_of(shared, "run")["name"].tolist() == ["train DSE"]
 
 
 def test_stages_side_by_side_have_lanes_of_their_own_and_those_of_before_none(run):
