@@ -27,7 +27,7 @@ from dialnb.evaluation import (
     tidy_rows,
 )
 from dialnb.evaluation.sampling import item_groups
-from dialnb.examples.readings import Limit, Lists, thin
+from dialnb.examples.readings import Limit, thin
 from dialnb.studies import dialoguecse, tasks, ums
 
 RAW, UMS = "raw", "UMS"
@@ -71,24 +71,17 @@ def blocks_in_groups(
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
-def replies_in_groups(
-    encoder: Any,
-    records: Dataset,
-    dataset: str,
-    groups: Limit,
-) -> DataFrame:
+def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: Limit, max_length: int) -> DataFrame:
     """The true reply among a hundred."""
-    asked = Lists([records], groups, "test").read()
-    items = ums.answers_by(ums.scorer_of(encoder), asked, dataset)["items"]
+    items = ums.answer_of(encoder, [records], dataset, groups, (), (), max_length)["items"]
     return by_group(items.assign(metric="Top-1"), 100.0)
 
 
 def adversarial_in_groups(
-    encoder: Any, records: Dataset, dataset: str, limit: Limit, adversarial_seeds: Sequence[int]
+    encoder: Any, records: Dataset, dataset: str, limit: Limit, adversarial_seeds: Sequence[int], max_length: int
 ) -> DataFrame:
     """UMS's test: the true reply among ten, one of which was said before."""
-    asked = Lists([records], limit, "test").read()
-    items = ums.answers_by(ums.scorer_of(encoder), asked, dataset, adversarial_seeds, ("random",))["items"]
+    items = ums.answer_of(encoder, [records], dataset, limit, adversarial_seeds, ("random",), max_length)["items"]
     return by_group(items[items["metric"] == "Adversarial R10@1"].assign(metric="Top-1"), 100.0)
 
 

@@ -113,24 +113,10 @@ def answer_of(
     that a cross-encoder sees.
     """
     asked = Lists(records, groups, "test").read()
-    words = isinstance(encoder, Lexical)
-    scorer = lexical_scorer(encoder.encoder, asked, max_length) if words else scorer_of(encoder, max_length)
-    return answers_by(scorer, asked, dataset, seeds, kinds)
-
-
-def scorer_of(encoder: Any, max_length: int = 128) -> Scorer:
-    """How candidates are scored: by a cross-encoder itself, else by cosine with so many tokens of the context."""
-    return encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, max_length)
-
-
-def answers_by(
-    scorer: Scorer,
-    asked: Groups,
-    dataset: str,
-    seeds: Sequence[int] = (),
-    kinds: Sequence[str] = (),
-) -> dict[str, DataFrame]:
-    """What a way of scoring candidates answers; see `answer_of`."""
+    if isinstance(encoder, Lexical):
+        scorer = lexical_scorer(encoder.encoder, asked, max_length)
+    else:
+        scorer = encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, max_length)
     once = ScoreOnce(scorer)
     scores = once(asked)
     rows = [selection_rows(scores, [group.labels for group in asked], dataset=dataset)]
