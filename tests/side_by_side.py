@@ -49,6 +49,19 @@ def takes_memory(seen: str) -> int:
     return 1
 
 
+def waits_for(seen: str) -> bool:
+    """Whether another stage was made meanwhile."""
+    until = time.time() + 15
+    while not Path(seen).exists() and time.time() < until:
+        time.sleep(0.05)
+    return Path(seen).exists()
+
+
+def shows(seen: str) -> str:
+    Path(seen).touch()
+    return seen
+
+
 def lacks_memory_once(seen: str) -> int:
     if not Path(seen).exists():
         Path(seen).touch()

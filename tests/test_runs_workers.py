@@ -115,6 +115,14 @@ def test_a_stage_without_gpu_memory_is_tried_again_when_another_has_ended(cache,
     assert record.cached and made_by != os.getpid()
 
 
+def test_a_stage_of_several_names_takes_one_process(cache, workers, tmp_path):
+    seen, asked = {"seen": str(tmp_path / "seen")}, []
+    jobs = {f"seed {n}": (side_by_side.waits_for, seen) for n in (1, 2, 3)}
+    made = workers.make(jobs | {"other": (side_by_side.shows, seen)}, lambda name: asked.append(name) or {})
+    assert len(made) == 2 and sorted(asked) == ["other", "seed 1", "seed 2", "seed 3"]
+    assert cache.run("seed 2", *jobs["seed 2"])[0], "the other process was free for another stage"
+
+
 def test_what_waits_for_a_stage_is_made_when_it_is_there(cache, workers, said):
     begun = []
 

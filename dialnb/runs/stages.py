@@ -196,10 +196,11 @@ class Workers:
         """Make every job's stage, and those that ``follow(name)`` names once the stage ``name`` is there; the keys of
         all that were not in the cache before.
 
-        A stage that finds no memory on the GPU is tried again when another one has ended. What is missing in the end,
-        or when a process has died, is made by the caller, alone.
+        A stage that finds no memory on the GPU is tried again when another one has ended, and one that is under way
+        under another name waits here, not in a process. What is missing in the end, or when a process has died, is made
+        by the caller, alone.
         """
-        left, waiting, refused, done, made = deque(jobs.items()), {}, [], 0, set()
+        left, waiting, same, refused, done, made = deque(jobs.items()), {}, {}, [], 0, set()
         give_back_memory()
         try:
             while left or waiting:
@@ -207,11 +208,14 @@ class Workers:
                     name, job = left.popleft()
                     if self.cache.holds(*job):
                         left.extend(follow(name).items())
+                    elif (key := stage_key(*job)) in same:
+                        same[key].append((name, job))
                     elif packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job):
-                        waiting[self._open().submit(_make, packed)] = name, job
+                        waiting[self._open().submit(_make, packed)], same[key] = (name, job, key), []
                 ended = False
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
-                    (name, job), record = waiting.pop(future), future.result()
+                    (name, job, key), record = waiting.pop(future), future.result()
+                    left.extendleft(same.pop(key))
                     if record is None:
                         refused.append((name, job))
                         say(f"stage {name}: no GPU memory left beside the others; it is made later")
