@@ -198,10 +198,9 @@ def test_items_become_the_same_groups_for_every_method():
 def test_the_pick_is_the_best_and_whoever_is_not_told_from_it_is_as_good():
     rng = np.random.default_rng(1)
     noise = rng.normal(size=20)
-    index = pd.MultiIndex.from_product([["intents"], [1], range(20)], names=["task", "train_seed", "seed"])
-    units = pd.DataFrame({"raw": noise, "also": noise + 5 + rng.normal(size=20)}, index=index)
-    units["good"] = noise + 5 + rng.normal(size=20)
-    row = picks(units).loc["intents"]
+    scores = {"raw": noise, "also": noise + 5 + rng.normal(size=20), "good": noise + 5 + rng.normal(size=20)}
+    rows = pd.DataFrame(scores).rename_axis("seed").reset_index().melt("seed", var_name="model")
+    (row,) = picks(finished(rows.assign(task="intents", train_seed=1)), "T1")
     assert {row["pick"], *row["equal"]} == {"good", "also"} and row["gain"].low > 4
 
 
@@ -234,7 +233,7 @@ def test_gains_have_an_interval_over_trainings_where_several_are_pooled():
     assert "one training" not in three and "trainings of each: 3" in three
     means = [3.8, 4.0, 4.2]
     half = stats.t.ppf(0.975, 2) * np.std(means, ddof=1) / np.sqrt(3)
-    gain = difference(four_tasks := matrix.units(finished(trainings(4, (1, 2, 3)))).eval("good - raw"))
+    gain = difference(four_tasks := matrix.units(finished(trainings(4, (1, 2, 3))), "T1").eval("good - raw"))
     assert gain.trainings == 3 and gain.high - gain.estimate == pytest.approx(half, rel=0.1)
     assert difference(four_tasks[four_tasks.index.get_level_values("train_seed") == 2]).trainings == 1
 
@@ -249,6 +248,28 @@ def test_the_advice_is_to_do_nothing_where_no_gain_is_sure(gain, spread, said):
     assert (f"| Intents | **{said}**" in text) and (said == "good") == ("dialnb train it" in text)
     assert ("Do nothing for Intents" in text) == (said != "good")
     assert recommended(run, "T1") == (["good"] if said == "good" else [])
+
+
+def test_where_a_floor_is_above_every_method_none_is_recommended():
+    rows = trainings(4, (1, 2, 3))
+    floor = rows[(rows["model"] == "raw") & (rows["task"] == "Retrieval")].assign(model="BM25", train_seed=0)
+    for value, beaten in ((90, True), (20, False)):
+        run = finished(pd.concat([rows, floor.assign(value=value)]), commands={})
+        text = page(run)
+        assert ("| Retrieval | **BM25**: 90.0 (good is the best encoder) |" in text) == beaten
+        assert (
+            "Train nothing for Retrieval: what learned nothing (BM25) is above every encoder here." in text
+        ) == beaten
+        assert ("- good for Intents, Actions and Similarity." in text) == beaten
+        assert recommended(run, "T1") == ["good"]
+
+
+def test_a_word_on_speed_only_where_trainings_took_a_while():
+    rows, costs = trainings(4, (1,)), {"good": 9.0, "bad": 3.0}
+    for times in (1, 2):
+        alone = [{"model": name, "column": matrix.ALONE, "value": times * took} for name, took in costs.items()]
+        text = page(finished(pd.concat([rows.assign(table="T1"), pd.DataFrame(alone).assign(table="T4", task="cost")])))
+        assert ("bad trains fastest (6 s" in text) == (times == 2) and ("fastest" in text) == (times == 2)
 
 
 def test_each_start_has_its_own_part():

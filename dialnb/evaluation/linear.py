@@ -66,12 +66,12 @@ def fit_linear(
     inputs = torch.from_numpy((vectors - mean) @ to_white).float()
     wanted = torch.from_numpy(targets.astype(np.float32 if several else np.int64))
     layer = torch.nn.Linear(inputs.shape[1], classes)
-    torch.nn.init.zeros_(layer.weight)
-    torch.nn.init.zeros_(layer.bias)
+    for part in layer.parameters():
+        torch.nn.init.zeros_(part)
     best_value = -np.inf
     for penalty in penalties:
         _descend(layer, inputs, wanted, several, penalty)
-        weight, bias = (part.detach().double().numpy() for part in (layer.weight, layer.bias))
+        weight, bias = (part.detach().double().numpy() for part in layer.parameters())
         weight = weight @ to_white.T
         probe = LinearProbe(weight, bias - weight @ mean, penalty)
         value = float(score(probe.logits(held_out), held_out_targets))

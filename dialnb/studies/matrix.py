@@ -41,8 +41,6 @@ EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
 
 GROUPS = 10
-BLOCK = 100
-"""Replies of a block, so that no group of questions may be smaller."""
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -67,7 +65,7 @@ def blocks_in_groups(
 ) -> DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
-    groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
+    groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // 100)))  # no group is smaller than a block
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
@@ -107,12 +105,12 @@ def similarity_in_groups(
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def scores(run, table: str = "T1", by: Any = "task") -> DataFrame:
+def scores(run, table: str, by: Any = "task") -> DataFrame:
     """Scores [method, task] of the methods that answer every task, in the order of the table; floors have no rank."""
     return _methods(run, table).pivot_table("value", "model", by, sort=False).dropna()
 
 
-def units(run, table: str = "T1") -> DataFrame:
+def units(run, table: str) -> DataFrame:
     """Scores of a table as [(task, training, unit), method]."""
     return _methods(run, table).pivot_table("value", ["task", "train_seed", "seed"], "model", sort=False)
 

@@ -1,10 +1,10 @@
 """What a practitioner should pick for which task: one page, written by rules from the rows of the matrix.
 
 The rules, for every start of the run: a task's pick is the method with the best score. Methods whose paired difference
-to it has an interval that reaches 0 are as good; where the raw encoder is among them, the advice is to do nothing. Over
-all tasks the pick is the best mean rank, if its mean gain over the raw encoder is above 0, and those within the
-critical difference cannot be told from it. Intervals are over trainings and test units. With one training there is
-none to show, and test units alone decide.
+to it has an interval that reaches 0 are as good; where the raw encoder is among them, or a floor is above the pick, the
+advice is to train nothing. Over all tasks the pick is the best mean rank, if its mean gain over the raw encoder is
+above 0, and those within the critical difference cannot be told from it. Intervals are over trainings and test units.
+With one training there is none to show, and test units alone decide.
 """
 
 from math import isnan
@@ -12,6 +12,7 @@ from math import isnan
 import numpy as np
 from pandas import DataFrame, Series
 
+from dialnb.claims.papers import FLOORS
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.claims.rendering import render
 from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval
@@ -35,16 +36,20 @@ def difference(gaps: Series) -> Interval:
     return crossed_interval([Stratum(table, np.ones(table.shape[1]), 1 / len(tables)) for table in tables])
 
 
-def picks(units: DataFrame) -> DataFrame:
-    """For every task of units [(task, training, unit), method]: the best method, its gain over the raw encoder, and
-    which others are as good."""
-    lines = []
-    for task, part in units.groupby(level="task", sort=False):
+def picks(run, table: str) -> list[Values]:
+    """For every task of a table: the best method, its gain over the raw encoder, which others are as good, and the
+    floor that is above it, if any, with its score."""
+    lines, rows = [], run.rows(table)
+    floors = rows[rows["model"].isin(FLOORS)].groupby(["task", "model"])["value"].mean().sort_values()
+    highest = {task: pair for (task, *pair) in floors.reset_index().to_numpy()}
+    for task, part in matrix.units(run, table).groupby(level="task", sort=False):
         part = part.dropna(axis=1)
         means = part.mean().sort_values(ascending=False, kind="stable")
         best = means.index[0]
         gaps = {name: difference(part[best] - part[name]) for name in means.index[1:]}
         equal = [name for name, gap in gaps.items() if gap.low <= 0]
+        floor = highest.get(task, (RAW, 0.0))
+        above = floor[1] > means[best]
         lines.append(
             {
                 "task": task,
@@ -52,17 +57,18 @@ def picks(units: DataFrame) -> DataFrame:
                 "score": means[best],
                 "gain": gaps.get(RAW),
                 "equal": equal,
-                "idle": RAW in (best, *equal),
+                "floor": floor if above else None,
+                "idle": above or RAW in (best, *equal),
             }
         )
-    return DataFrame(lines).set_index("task")
+    return lines
 
 
 def recommended(run, table: str) -> list[str]:
     """The methods that the page recommends from a start: for everything, then for single tasks."""
-    found, overall = picks(matrix.units(run, table)), order(run, table)
+    overall = order(run, table)
     first = [overall["best"]] if overall.get("helps") else []
-    return list(dict.fromkeys([*first, *found["pick"][~found["idle"]]]))
+    return list(dict.fromkeys([*first, *(line["pick"] for line in picks(run, table) if not line["idle"])]))
 
 
 def order(run, table: str) -> Values:
@@ -74,12 +80,12 @@ def order(run, table: str) -> Values:
     if isnan(p):
         return {}
     means = ranks_of(scores).mean(axis=1).sort_values(kind="stable")
-    best, groups = means.index[0], groups_within(means.to_dict(), nemenyi_difference(methods, tasks))
-    near = next((group[1:] for group in groups if group[0] == best), ())
+    best = means.index[0]
+    groups = groups_within(means.to_dict(), nemenyi_difference(methods, tasks))
     found = {
         "best": best,
         "rank": means[best],
-        "near": near,
+        "near": next((group[1:] for group in groups if group[0] == best), ()),
         "p": p,
         "methods": methods,
         "tasks": tasks,
@@ -98,7 +104,6 @@ def cross_encoder(units: DataFrame) -> list[Values]:
         gaps = [difference(part[UMS] - part[name]) for name in (best, RAW)]
         lines.append(
             {
-                "name": UMS,
                 "task": task,
                 "best": best,
                 "gap": gaps[0],
@@ -117,7 +122,7 @@ def page(run) -> str:
 
 def _part(run, table: str) -> Values:
     """What the page says of one start; rows without one are of an encoder as it comes."""
-    rows, units, costs = run.rows(table), matrix.units(run, table), run.rows(COSTS[table])
+    rows, costs = run.rows(table), run.rows(COSTS[table])
     start = rows["start"].iloc[0] if "start" in rows else "as it comes"
     commands = run.facts.get("commands", {}).get(start, {})
     seconds = costs[costs["column"] == matrix.ALONE].groupby("model")["value"].mean().sort_values()
@@ -125,8 +130,8 @@ def _part(run, table: str) -> Values:
         "title": STARTS[start],
         "encoder": rows["encoder"].iloc[0],
         "order": order(run, table),
-        "picks": picks(units).reset_index().to_dict("records"),
-        "compared": cross_encoder(units),
+        "picks": picks(run, table),
+        "compared": cross_encoder(matrix.units(run, table)),
         "seconds": list(seconds.items()),
         "commands": [(name, commands[name]) for name in recommended(run, table) if name in commands],
     }

@@ -140,11 +140,10 @@ def answer_of(
             items.append(each)
     joined = stacked(items)
     talks = [conversation_of(asked[item]) for item in joined["item"]]
-    pairs = right_and_adversary(once, asked, seeds[0]) if seeds else DataFrame()
     return {
         "rows": stacked(rows),
         "items": joined.assign(group=talks),
-        "scores": pairs,
+        "scores": right_and_adversary(once, asked, seeds[0]) if seeds else DataFrame(),
     }
 
 
