@@ -80,7 +80,7 @@ def adversarial_in_groups(
 ) -> DataFrame:
     """UMS's test: the true reply among ten, one of which was said before."""
     items = ums.answer_of(encoder, [records], dataset, limit, adversarial_seeds, ("random",), max_length)["items"]
-    return by_group(items[items["metric"] == "Adversarial R10@1"].assign(metric="Top-1"), 100.0)
+    return by_group(items.query("metric == 'Adversarial R10@1'").assign(metric="Top-1"), 100.0)
 
 
 def retrieval_in_groups(

@@ -15,6 +15,7 @@ from dialnb.evaluation.adversarial import build_adversarial, evaluate_adversaria
 from dialnb.evaluation.floors import Lexical, lexical_scorer
 from dialnb.evaluation.metrics import ranked_labels, stacked, tidy_frame, tidy_rows
 from dialnb.evaluation.selection import Groups, ScoreOnce, Scorer, as_matrices, cosine_scorer, selection_rows
+from dialnb.evaluation.vectors import EncodeOnce
 from dialnb.examples.manipulations import (
     MARKS,
     TASKS,
@@ -116,7 +117,7 @@ def answer_of(
     if isinstance(encoder, Lexical):
         scorer = lexical_scorer(encoder.encoder, asked, max_length)
     else:
-        scorer = encoder.score if isinstance(encoder, Selector) else cosine_scorer(encoder, max_length)
+        scorer = encoder.score if isinstance(encoder, Selector) else cosine_scorer(EncodeOnce(encoder), max_length)
     once = ScoreOnce(scorer)
     scores = once(asked)
     rows = [selection_rows(scores, [group.labels for group in asked], dataset=dataset)]
@@ -133,16 +134,17 @@ def answer_of(
     items = [right[[any(group.labels) for group in asked]]]
     for kind in kinds if seeds else ():
         main = kind == kinds[0]
-        drawn_by = seeds if main else seeds[:1]
-        found, each = evaluate_adversarial_items(once, asked, dataset=dataset, seeds=drawn_by, kind=kind)
+        found, each = evaluate_adversarial_items(
+            once, asked, dataset=dataset, seeds=seeds if main else seeds[:1], kind=kind
+        )
         rows.append(found)
         if main:
             items.append(each)
     joined = stacked(items)
-    talks = [conversation_of(asked[item]) for item in joined["item"]]
+    joined["group"] = [conversation_of(asked[item]) for item in joined["item"]]
     return {
         "rows": stacked(rows),
-        "items": joined.assign(group=talks),
+        "items": joined,
         "scores": right_and_adversary(once, asked, seeds[0]) if seeds else DataFrame(),
     }
 
