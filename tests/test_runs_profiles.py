@@ -262,6 +262,8 @@ def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
         ("MultiWOZ:official", False),
         ("Taskmaster:tm4", True),
         ("Taskmaster:tm1", False),
+        ("Taskmaster:tm1-delexicalised", True),
+        ("E-commerce:official-sessions", False),
         ("DECODE:main", False),
         ("MASSIVE:slurp", True),
         ("MASSIVE:slurp-official", False),

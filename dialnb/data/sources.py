@@ -31,7 +31,7 @@ class SourceFile:
     Hosts re-compress archives at will, so an archive may instead be known by its members: `members_sha256` is the
     sha256 over the sorted lines "name TAB sha256-of-the-member NEWLINE" of the members that match `members`, named
     without their common top folder. An empty `urls` means that the file must be fetched by hand (see `note`).
-    A file that nobody could check is read by one `variant` alone.
+    A file that nobody could check is read by one `variant` alone, or by the official ones where none is named.
     """
 
     key: str
@@ -48,6 +48,10 @@ class SourceFile:
     def verified(self) -> bool:
         """Whether these bytes were checked when the registry was written."""
         return bool(self.sha256 or self.members_sha256)
+
+    def needed_by(self, variant: str) -> bool:
+        """Whether this variant is read from it; of files that were checked all may be."""
+        return self.verified or (variant == self.variant if self.variant else "official" in variant)
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def load_registry() -> dict[str, Source]:
         for group in entry.get("unchecked", ()):  # official files without a known hash
             for key in group["keys"]:
                 urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-                about = {"note": group.get("note", ""), "variant": group.get("variant", "official")}
+                about = {name: group.get(name, "") for name in ("note", "variant")}
                 files.append(SourceFile(key, urls, licence=entry["licence"], **about))
         for file in entry.get("files", ()):
             file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}

@@ -66,7 +66,7 @@ def _data(name: str) -> Need:
         return Need("data", name, True, "parsed, in the cache")
     files = [(source, file) for source in map(get_source, reader.sources) for file in source.files]
     if any(file.verified for _, file in files):
-        files = [(source, file) for source, file in files if file.verified or file.variant in variant]
+        files = [(source, file) for source, file in files if file.needed_by(variant)]
     missing = [file for source, file in files if not store.has(source, file)]
     if not missing:
         return Need("data", name, True, "in the cache or a mirror")
