@@ -264,6 +264,12 @@ def test_where_a_floor_is_above_every_method_none_is_recommended():
         assert recommended(run, "T1") == ["good"]
 
 
+def test_a_score_below_zero_is_not_below_a_floor_that_is_not_there():
+    rows = trainings(4, (1, 2, 3))
+    rows.loc[rows["task"] == "Similarity", "value"] -= 100
+    assert all(line["floor"] is None and not line["idle"] for line in picks(finished(rows), "T1"))
+
+
 def test_a_word_on_speed_only_where_trainings_took_a_while():
     rows, costs = trainings(4, (1,)), {"good": 9.0, "bad": 3.0}
     for times in (1, 2):

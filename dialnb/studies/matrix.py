@@ -41,6 +41,8 @@ EPOCHS = 100_000.0
 """More than any budget: steps alone end a training."""
 
 GROUPS = 10
+BLOCK = 100
+"""Replies of a block, so that no group of questions may be smaller."""
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -65,7 +67,7 @@ def blocks_in_groups(
 ) -> DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
     pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
-    groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // 100)))  # no group is smaller than a block
+    groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 

@@ -41,15 +41,15 @@ def picks(run, table: str) -> list[Values]:
     floor that is above it, if any, with its score."""
     lines, rows = [], run.rows(table)
     floors = rows[rows["model"].isin(FLOORS)].groupby(["task", "model"])["value"].mean().sort_values()
-    highest = {task: pair for (task, *pair) in floors.reset_index().to_numpy()}
+    highest = {task: (name, value) for (task, name), value in floors.items()}
     for task, part in matrix.units(run, table).groupby(level="task", sort=False):
         part = part.dropna(axis=1)
         means = part.mean().sort_values(ascending=False, kind="stable")
         best = means.index[0]
         gaps = {name: difference(part[best] - part[name]) for name in means.index[1:]}
         equal = [name for name, gap in gaps.items() if gap.low <= 0]
-        floor = highest.get(task, (RAW, 0.0))
-        above = floor[1] > means[best]
+        floor = highest.get(task)
+        above = floor is not None and floor[1] > means[best]
         lines.append(
             {
                 "task": task,
@@ -101,13 +101,13 @@ def cross_encoder(units: DataFrame) -> list[Values]:
     lines = []
     for task, part in units.dropna(subset=[UMS]).groupby(level="task", sort=False) if UMS in units else ():
         best = part.drop(columns=UMS).mean().idxmax()
-        gaps = [difference(part[UMS] - part[name]) for name in (best, RAW)]
+        gap, learned = (difference(part[UMS] - part[name]) for name in (best, RAW))
         lines.append(
             {
                 "task": task,
                 "best": best,
-                "gap": gaps[0],
-                "untrained": gaps[1].high < 0,
+                "gap": gap,
+                "untrained": learned.high < 0,
             }
         )
     return lines
