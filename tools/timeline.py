@@ -51,7 +51,7 @@ def stages_of(run: Values, name: str) -> DataFrame:
     """The stages that a run made, by their beginning: name, kind, start and end in seconds since the run's own start,
     the lane they are drawn in, and whether they are on the chain of waiting."""
     made = [stage for stage in run.get("stages", ()) if not stage["cached"]]
-    made = list({stage.get("key", stage["name"]): stage for stage in made[::-1]}.values())[::-1]  # models may share one
+    made = list({stage.get("key", stage["name"]): stage for stage in reversed(made)}.values())  # models may share one
     if not made:
         why = "all of its stages are from the cache" if run.get("stages") else "it has no stages"
         raise DataError(f"{name} has nothing to draw: {why}")

@@ -46,7 +46,7 @@ def reply_scorer(name: str, dtype: torch.dtype | None = None) -> Scorer:
         return selector.score
     if "ForSequenceClassification" in str(read_stored(folder / "config.json", dict).get("architectures")):
         return _cross_scorer(name)
-    return cosine_scorer(encoder_in(name, dtype))
+    return cosine_scorer(EncodeOnce(encoder_in(name, dtype)))
 
 
 def _cross_scorer(name: str) -> Scorer:

@@ -19,10 +19,10 @@ from torch.nn import functional
 from dialnb.data.records import QuestionAnswer, SelectionGroup
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
-from dialnb.evaluation.foreign import as_encoder, as_trainable
+from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.metrics import Scores, Ties, evaluator, pad_lists, ranked_labels, ranking_metrics, top_k
 from dialnb.evaluation.sampling import response_blocks, response_split
-from dialnb.evaluation.vectors import SupportsEncode, encode, label_ids, listed_scores, normalise
+from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, listed_scores, normalise
 
 Pairs = Sequence[QuestionAnswer]
 Groups = Sequence[SelectionGroup]
@@ -121,7 +121,7 @@ def cosine_scorer(
 def as_scorer(model: Any) -> Scorer:
     """Make a scorer of an encoder; a function or another callable object scores groups already."""
     is_scorer = callable(model) and not isinstance(model, torch.nn.Module)
-    return model if is_scorer else cosine_scorer(as_encoder(model))
+    return model if is_scorer else cosine_scorer(EncodeOnce(model))
 
 
 def as_matrices(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> tuple[ndarray, ndarray]:

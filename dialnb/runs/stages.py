@@ -89,9 +89,9 @@ class StageCache:
         result, record = found
         return result, StageRecord(name, cached=cached, **{part: record[part] for part in KEPT})
 
-    def holds(self, function: Callable, inputs: Values) -> bool:
+    def holds(self, key: str) -> bool:
         """Whether there is a result that counts already; whether it is sound is seen when it is read."""
-        return not self.fresh_since and (self.root / stage_key(function, inputs) / RECORD).is_file()
+        return not self.fresh_since and (self.root / key / RECORD).is_file()
 
     def _locked(self, name: str, key: str) -> AcquireReturnProxy:
         lock = FileLock(self.root / f"{key}.lock")
@@ -206,9 +206,10 @@ class Workers:
             while left or waiting:
                 while left and len(waiting) < 2 * self.count:  # a job carries its encoder: few at once
                     name, job = left.popleft()
-                    if self.cache.holds(*job):
+                    key = stage_key(*job)
+                    if self.cache.holds(key):
                         left.extend(follow(name).items())
-                    elif (key := stage_key(*job)) in same:
+                    elif key in same:
                         same[key].append((name, job))
                     elif packed := _packed(self.cache.root, self.cache.fresh_since, str(name), *job):
                         waiting[self._open().submit(_make, packed)], same[key] = (name, job, key), []

@@ -69,9 +69,8 @@ def compare(first: Path, second: Path) -> str:
     keys = [name for name in tables[0] if name in tables[1] and name not in MEASURED]
     one, two = (table.astype(dict.fromkeys(keys, str))[[*keys, "value"]] for table in tables)
     rows = one.merge(two, on=keys, how="outer", suffixes=("_1", "_2"), indicator="where")
-    paired = rows[rows["where"] == "both"].drop(columns="where")
-    paired = paired.assign(difference=paired.value_2 - paired.value_1)
-    moved = paired[paired.difference.ne(0) & paired[["value_1", "value_2"]].notna().any(axis=1)]
+    paired = rows.query("where == 'both'").drop(columns="where").eval("difference = value_2 - value_1")
+    moved = paired.dropna(subset=["value_1", "value_2"], how="all").query("value_1 != value_2")
     only = f"{(rows['where'] == 'left_only').sum()} only in 1, {(rows['where'] == 'right_only').sum()} only in 2"
     counts = f"{len(paired)} in both, {len(paired) - len(moved)} equal, {len(moved)} different; {only}"
     lines = [f"1: {first}", f"2: {second}", "", "what differs", *_differences(*records), "", f"results: {counts}"]
