@@ -435,7 +435,7 @@ def beginner(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def both(run_matrix, beginner, cache, project) -> Path:
     """A run of two starts and two budgets, of the third seed."""
-    chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=true"]
+    chosen = ["tasks=Similarity,Retrieval", "methods=DSE,WMDC", "starts=masked words,as it comes", "own_budget=DSE,WMDC"]
     chosen += ["dialogues=60", "batch_size=32", "tokens=45000", "queries=120", "retrieval_limit=none", "limit=300"]
     return run_matrix(beginner, cache, "quick", *chosen, seed=3, DIALNB_PROJECT=project)
 
