@@ -102,13 +102,22 @@ def test_a_method_that_always_loses_is_told_apart_from_the_best(notebook):
 
 
 def test_both_figures_name_every_method():
-    long = ranks_of(DEMSAR).rename_axis("method").reset_index().melt("method", var_name="task", value_name="rank")
+    long = DEMSAR.rename_axis("method").reset_index().melt("method", var_name="task")
     for figure in (critical_difference(long, difference=1.25), rank_grid(long)):
         (axes,) = figure.axes
         shown = " ".join(text.get_text() for text in [*axes.texts, *axes.get_yticklabels()])
         assert all(name in shown for name in DEMSAR.index)
     with pytest.raises(DataError, match="needs the column"):
-        rank_grid(long.drop(columns="rank"))
+        rank_grid(long.drop(columns="value"))
+
+
+def test_figures_rank_the_mean_scores_over_trainings():
+    """The ranks of two trainings would draw, where the scores do not."""
+    scores = {"near": (80.0, 71.0), "far": (70.0, 72.0)}
+    rows = [(name, "intents", value, seed) for name, both in scores.items() for seed, value in enumerate(both)]
+    data = pd.DataFrame(rows, columns=["method", "task", "value", "seed"])
+    shown = [text.get_text() for text in rank_grid(data).axes[0].get_yticklabels()]
+    assert shown == ["near  1.00", "far  2.00"]
 
 
 # --- budget -----------------------------------------------------------------------------------------------------------

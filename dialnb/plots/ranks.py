@@ -28,19 +28,20 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     return groups
 
 
-def _mean_ranks(data: DataFrame) -> Series:
-    """The mean rank of each method, the best first."""
-    return data.groupby("method", sort=False)["rank"].mean().sort_values(kind="stable")
+def _ranks(data: DataFrame) -> DataFrame:
+    """The rank [method, task] of each method's mean score over trainings, the best mean rank first."""
+    ranks = data.pivot_table("value", "method", "task", sort=False).rank(ascending=False)
+    return ranks.loc[ranks.mean(axis=1).sort_values(kind="stable").index]
 
 
-@drawn_from("method", "task", "rank")
+@drawn_from("method", "task", "value")
 def critical_difference(data: DataFrame, *, difference: float) -> Figure:
     """Mean ranks on a line, the best on the left; a bar joins methods whose mean ranks differ by less than
     ``difference`` (Demšar 2006).
 
-    ``data`` has a row for each ``method`` and ``task`` with its ``rank``.
+    ``data`` has a row for each ``method`` and ``task`` with its score as ``value``, once for each training.
     """
-    means = _mean_ranks(data)
+    means = _ranks(data).mean(axis=1)
     groups, count = groups_within(means, difference), len(means)
     half = (count + 1) // 2
     first_label = 0.35 * len(groups) + 0.5
@@ -71,13 +72,12 @@ def critical_difference(data: DataFrame, *, difference: float) -> Figure:
     return figure
 
 
-@drawn_from("method", "task", "rank")
+@drawn_from("method", "task", "value")
 def rank_grid(data: DataFrame) -> Figure:
     """Methods as rows, the best mean rank on top, tasks as columns; the darker a cell, the better the rank in it."""
     from seaborn import heatmap  # takes seconds to import
 
-    means = _mean_ranks(data)
-    grid = data.pivot_table("rank", "method", "task", sort=False).reindex(means.index)
+    grid = _ranks(data)
     figure = canvas(WIDE, 1.7 + ROW * len(grid))
     axes = figure.subplots()
     # Only the light half of the colours is used: black figures stay readable on it.
@@ -99,7 +99,7 @@ def rank_grid(data: DataFrame) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xticks(axes.get_xticks(), grid.columns, rotation=35, ha="left", rotation_mode="anchor")
-    axes.set_yticks(axes.get_yticks(), [f"{method}  {mean:.2f}" for method, mean in means.items()])
+    axes.set_yticks(axes.get_yticks(), [f"{method}  {mean:.2f}" for method, mean in grid.mean(axis=1).items()])
     axes.set(title="Rank on every task (1 is best)", ylabel="")
     axes.set_xlabel("beside each method: its mean rank", color=SOFT)
     return figure
