@@ -104,15 +104,22 @@ def write_figure(folder: Path) -> None:
     (folder / "F3.json").write_text(json.dumps(about | {"arguments": {}, "dtypes": {}}), encoding="utf-8")
 
 
+DOT = "iVBORw0KGgo="
+"""The beginning of a PNG, as notebooks write it."""
+
+
 def write_notebook(path: Path) -> None:
     """An executed notebook with an equation, a table, and things that would load from outside."""
     outside = '<script src="https://cdn.example.org/x.js"></script><img src="https://example.org/a.png"><b>kept</b>'
     data = nbformat.v4.new_output("display_data", data={"text/html": outside})
+    drawn = nbformat.v4.new_output("display_data", data={"image/png": DOT})
     cells = [
         nbformat.v4.new_markdown_cell(
             "# DSE\nThe loss $L = \\frac{1}{2M}\\sum_i l_i$ and `$code$`:\n\n$$\\alpha_{ij} \\ge 0$$"
         ),
-        nbformat.v4.new_code_cell("print('hello')", outputs=[nbformat.v4.new_output("stream", text="hello\n"), data]),
+        nbformat.v4.new_code_cell(
+            "print('hello')", outputs=[nbformat.v4.new_output("stream", text="hello\n"), data, drawn]
+        ),
     ]
     path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
 

@@ -755,13 +755,6 @@ def test_a_failure_on_little_training_says_how_little(generator):
     assert judge(claim(), frame, training={"A": 0.9, "B": 1.0}).qualifier == ""
 
 
-def test_rows_with_a_known_fault_are_not_judged(generator):
-    frame = rows({"A": noisy(generator, 60), "B": noisy(generator, 50)})
-    fault = {"rows": {"task": "intent"}, "fault": "probe", "reason": "it stopped too early"}
-    with pytest.raises(Unjudged, match=r"probe \(it stopped too early\)"):
-        judge(claim(), frame, faults=(fault,))
-
-
 def test_readings_that_disagree_leave_a_claim_open():
     cell = {"dataset": "ECD", "metric": "MAP"}
     levels = {

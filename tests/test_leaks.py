@@ -145,7 +145,7 @@ def test_the_mini_of_recorded_rows_has_read_ubuntus_test_lines_and_the_bundled_o
         ("dse", "table == 'T4' and dataset == 'UbuntuIRC'", False),
         ("dse", "table == 'T2'", False),
         ("wmdc", "table == 'T4' or table in ('F3', 'F4') and task == 'response retrieval'", False),  # nor today's mini
-        ("matrix", "table == 'T1' and task in ('Adversarial', 'Dialogue replies', 'Retrieval')", True),
+        ("matrix", "table == 'T1' and task in ('Adversarial', 'Dialogue replies', 'Retrieval')", False),
     ],
 )
 def test_recorded_rows_say_which_of_them_a_leak_touches(paper, where, touched):

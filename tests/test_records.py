@@ -81,12 +81,6 @@ def test_of_ums_each_selector_is_judged_where_it_is_above_words_alone(recorded):
     assert "E-commerce (under-trained (BERT 0.170, TF-IDF 0.110))" in frame.loc["corpora", "reason"]
 
 
-def test_verdicts_on_the_old_probe_are_not_judged(recorded):
-    frame = recorded["matrix"]
-    assert (frame.loc[["home-wmdc-actions", "training-pays", "weights"], "qualifier"] == "probe").all()
-    assert not recorded["wmdc"].qualifier.eq("probe").any(), "measured again with the new one"
-
-
 def test_every_recorded_verdict_says_what_it_rests_on(recorded):
     for frame in recorded.values():
         judged = frame[frame.verdict.isin(["holds", "fails", "undecided"])]

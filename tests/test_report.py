@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shlex
@@ -182,6 +183,13 @@ def test_the_notebook_page_keeps_outputs_and_equations_and_drops_what_loads_from
     assert "<math" in html and "<mfrac>" in html and "<code>$code$</code>" in html
     assert "hello" in html and "<b>kept</b>" in html
     assert "cdn.example.org" not in html and "example.org" not in html
+
+
+def test_pictures_of_a_notebook_are_files_beside_its_page(site):
+    folder = site / "dse-quick" / "seed1"
+    html = (folder / "notebook.html").read_text(encoding="utf-8")
+    (name,) = re.findall(r'<img[^>]* src="([^"]+)"', html)
+    assert (folder / name).read_bytes() == base64.b64decode(reporting.DOT)
 
 
 def test_an_equation_beyond_the_converter_is_shown_as_written():

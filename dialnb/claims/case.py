@@ -43,16 +43,14 @@ class Floor:
 class Case:
     """What is known of a run: results, scores of single items, and how they were made.
 
-    `training` holds the share of the printed training by model, `faults` rows that a known fault has spoiled
-    ({rows: selectors, fault: word, reason: sentence}, and `claims` where it spoils only these). Results that a paper
-    `printed` are what they are, without intervals and floors.
+    `training` holds the share of the printed training by model. Results that a paper `printed` are what they are,
+    without intervals and floors.
     """
 
     results: DataFrame
     slug: str = ""
     items: DataFrame | None = None
     training: Mapping[str, float] = field(default_factory=dict)
-    faults: tuple[Fields, ...] = ()
     printed: bool = False
 
     def __post_init__(self) -> None:

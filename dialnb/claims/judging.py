@@ -44,7 +44,7 @@ from dialnb.claims.verdicts import (
 )
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
-from dialnb.files import Fields, as_list, project_root, read_json, sha256
+from dialnb.files import as_list, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
@@ -66,10 +66,9 @@ def judge_claims(
     not_run: Iterable[Mapping[str, str]] = (),
     items: DataFrame | None = None,
     training: Mapping[str, float] | None = None,
-    faults: Iterable[Fields] = (),
 ) -> Judged:
     """Every claim of a paper with its verdict; a claim whose rows cannot be told apart is not run, and says so."""
-    case = Case(results, slug, items, training or {}, tuple(faults))
+    case = Case(results, slug, items, training or {})
     reasons = list(not_run)
     records = []
     for claim in load_claims(slug):
@@ -223,6 +222,11 @@ Parts = Iterator[tuple[str, Verdict]]
 """What a part of a claim is called beyond its sides, and its verdict."""
 
 
+def _of(rows: DataFrame, sides: list[Mapping]) -> DataFrame:
+    """The rows of these sides."""
+    return rows[np.any([matches(rows, side) for side in sides], axis=0)]
+
+
 @dataclass(frozen=True)
 class _Judging:
     """One claim before one case: a method for each kind of claim."""
@@ -233,7 +237,7 @@ class _Judging:
     def gain(self, rows: DataFrame, better: Mapping, worse: Mapping, pairs: int) -> Parts:
         """One comparison. With several, all must hold at 95 %, and one fails the claim at 95 % over all of them."""
         claim = self.claim
-        used = self._used(rows, [better, worse])
+        used = _of(rows, [better, worse])
         floor = self._floor(rows, [better, worse])
         gaps = self._gaps(rows, better, worse)
         if claim.margin and not claim.lower:  # it must fit above the floor of the better side and below the top
@@ -258,14 +262,6 @@ class _Judging:
     def _known(self, found: Interval) -> Interval:
         """The interval of what was measured; a printed value is what it is."""
         return replace(found, low=found.estimate, high=found.estimate) if self.case.printed else found
-
-    def _used(self, rows: DataFrame, sides: list[Mapping]) -> DataFrame:
-        """The rows of these sides; those that a known fault has spoiled for the claim are refused."""
-        used = rows[np.any([matches(rows, side) for side in sides], axis=0)]
-        for fault in self.case.faults:
-            if self.claim.id in fault.get("claims", [self.claim.id]) and len(select(used, fault["rows"])):
-                raise Unjudged(fault["fault"], fault["reason"])
-        return used
 
     def _floor(self, rows: DataFrame, sides: list[Mapping]) -> str:
         """The strongest floor that the trained sides are above; a side that is not above its floors is not judged."""
@@ -307,7 +303,7 @@ class _Judging:
         shape = claim.trend.get("shape", "rising")
         at = claim.trend.get("at")
         sides = [claim.better, claim.worse] if claim.worse else [claim.better]
-        used = self._used(rows, sides)
+        used = _of(rows, sides)
         floor = self._floor(rows, sides)
         reason = ""
         x, y = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
@@ -350,7 +346,6 @@ class _Judging:
         if sides:
             if self.case.printed:
                 raise Lacking("a correlation over the printed models is no check")
-            self._used(rows, sides)
             found = evidence.rank_agreement(rows, sides, claim.by)
             verdict = _inside(found, *limits)
             reason = f"{found.n} models are too few to tell" if verdict == UNDECIDED else ""

@@ -18,9 +18,6 @@ from dialnb.errors import DataError
 from dialnb.files import ITEMS, Values, as_it_stands, project_root, read_json, read_rows, read_yaml, table_at
 from dialnb.runs.profiles import PROFILES
 
-FAULTS = "faults.yaml"
-"""Known faults of a recorded run: a list of {rows: selectors, fault: a word or two, reason: sentence, claims: ids}."""
-
 
 class Damaged(DataError):
     """A run that cannot be reported, and why; the folder is told apart from the reason, which readers see."""
@@ -88,15 +85,13 @@ class Group:
         """Judge the claims of the paper now, over all trainings of the group."""
         times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
         shares = training_shares(pd.read_csv(times)) if times.is_file() else {}
-        faults, items = [], []
+        items = []
         for run, folder in zip(self.runs, self.folders):
-            if (folder / FAULTS).is_file():
-                faults += read_yaml(folder / FAULTS)
             if table_at(folder, ITEMS):
                 items.append(rows_of(run, folder, ITEMS))
         complete = items and len(items) == len(self.runs)
         scores = pd.concat(items, ignore_index=True) if complete else None
-        return judge_claims(self.slug, self.results, self.not_run, scores, shares, faults)
+        return judge_claims(self.slug, self.results, self.not_run, scores, shares)
 
     @property
     def encoders(self) -> list[str]:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import time
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -208,10 +209,12 @@ def _run(run: Values, path: Path, files: Path) -> Values:
     shown = {"record": run, "seed": seed, "joined": joined, "links": links, "damage": ""}
     if "notebook.ipynb" in links:
         try:
+            body = notebook_body(path / "notebook.ipynb")
+            body = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
             _write(
                 target / "notebook.html",
                 "notebook",
-                body=notebook_body(path / "notebook.ipynb"),
+                body=Markup(body),
                 title=f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}",
                 back=f"../../{files.name}.html",
                 root="../../",
@@ -222,6 +225,13 @@ def _run(run: Values, path: Path, files: Path) -> Values:
     for name, value in run.get("set_by_hand", {}).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
     return shown | {"command": shlex.join(command)}
+
+
+def _in_file(picture: re.Match, folder: Path) -> str:
+    """The name of a file that holds the picture, which takes a third more within a page."""
+    name = f"{picture.start()}.png"
+    (folder / name).write_bytes(b64decode(picture[1]))
+    return name
 
 
 def _deviations(slug: str) -> Markup:

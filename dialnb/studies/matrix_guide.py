@@ -121,9 +121,9 @@ def page(run) -> str:
 
 
 def _part(run, table: str) -> Values:
-    """What the page says of one start; rows without one are of an encoder as it comes."""
+    """What the page says of one start."""
     rows, costs = run.rows(table), run.rows(COSTS[table])
-    start = rows["start"].iloc[0] if "start" in rows else "as it comes"
+    start = rows["start"].iloc[0]
     commands = run.facts.get("commands", {}).get(start, {})
     seconds = costs[costs["column"] == matrix.ALONE].groupby("model")["value"].mean().sort_values()
     return {
