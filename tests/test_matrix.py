@@ -125,7 +125,7 @@ def test_figures_rank_the_mean_scores_over_trainings():
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
-    defined = ("method", "steps_for", "cost", "tokens_a_second", "holm", "against_best")
+    defined = ("method", "steps_for", "cost", "costs", "tokens_a_second", "holm", "against_best")
     return shared.from_notebook("matrix", tmp_path_factory.mktemp("notebook"), *defined)
 
 
@@ -142,6 +142,15 @@ def test_steps_follow_from_the_tokens_of_a_step(notebook):
     assert cost(result(4, 400, resumed_at=3)) == cost(result(4, 400))
     assert matrix.ALONE not in cost(result(4, 400))
     assert cost(result(4, 400), 80.0)[matrix.ALONE] == 5
+
+
+def test_a_training_that_failed_has_no_cost(notebook):
+    made = {"DSE, as it comes": {2: {"training": result(4, 400)}}}
+    trained = SimpleNamespace(of_seed=lambda name: made.get(name, {}))
+    names = {"DSE": "DSE, as it comes", "WMDC": "WMDC, as it comes"}
+    found = notebook.costs(trained, names, 2, {"DSE": 80.0, "WMDC": 80.0})
+    assert found[matrix.ALONE].to_dict() == {"DSE": 5}
+    assert notebook.costs(trained, {"WMDC": "WMDC"}, 2).empty and notebook.costs(trained, {}, 2).empty
 
 
 def matrix_run(**settings) -> SimpleNamespace:
