@@ -376,6 +376,13 @@ def test_rankings_of_many_models_that_agree_hold_and_reversed_ones_fail():
     assert (found.verdict, found.unit, found.n) == ("fails", "models", 12)
 
 
+def test_the_agreement_of_trained_models_says_how_often_each_was_trained():
+    once = rankings(12, lambda i: i).assign(train_seed=1)
+    twice = pd.concat([once, once.assign(train_seed=2)])
+    agreement = claim("statistic", statistic=AGREEMENT)
+    assert [judge(agreement, frame).train_seeds for frame in (once, twice)] == [1, 2]
+
+
 def test_the_agreement_of_five_models_decides_nothing_unless_it_is_perfect():
     found = judge(claim("statistic", statistic=AGREEMENT), rankings(5, lambda i: (0, 1, 3, 2, 4)[i]))
     assert found.verdict == "undecided" and "5 models are too few to tell" in found.reason
