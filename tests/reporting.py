@@ -104,8 +104,8 @@ def write_figure(folder: Path) -> None:
     (folder / "F3.json").write_text(json.dumps(about | {"arguments": {}, "dtypes": {}}), encoding="utf-8")
 
 
-DOT = "iVBORw0KGgo="
-"""The beginning of a PNG, as notebooks write it."""
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+"""A PNG of one point, as notebooks write it."""
 
 
 def write_notebook(path: Path) -> None:
