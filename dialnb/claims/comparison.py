@@ -241,8 +241,9 @@ def _of_replicates(known: Estimate) -> Estimate:
     further evidence with each of them, so there the interval is over trainings and units."""
     values = np.array(list(known.by_replicate.values()))
     half = student_half(values)
-    if len({training for training, _ in known.by_replicate}) > 1:
-        crossed = pd.Series(known.by_replicate).unstack().to_numpy()
+    trainings, units = (sorted(set(names)) for names in zip(*known.by_replicate))
+    if len(trainings) > 1:
+        crossed = np.array([[known.by_replicate.get((one, unit), nan) for unit in units] for one in trainings])
         items = np.nan_to_num(known.over_items / 1.96) ** 2
         found = crossed_interval([Stratum(crossed, np.ones(crossed.shape[1]), variance=items)])
         if isfinite(found.high):  # not where some are missing, or nothing varies
