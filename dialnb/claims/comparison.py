@@ -103,7 +103,7 @@ class Comparer:
     def _estimates(self, labels: Labels) -> Estimates:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
         where = row_selectors(self.spec, labels)
-        of_model = matches(self.rows, {"model": where["model"]})
+        of_model, of_row = matches(self.rows, {"model": where["model"]}), matches(self.rows, where)
         estimates = dict.fromkeys(self.table.columns, Estimate())
         for column in self.table.columns if of_model.any() else ():
             found = of_model & matches(self.rows, {"column": column})
@@ -111,7 +111,7 @@ class Comparer:
             if column in self.spec.get("columns", {}) and not found.any():
                 chosen = self.spec["columns"][column]
                 datasets = as_list((where | chosen).get("dataset", []))
-                found = matches(self.rows, where) & matches(self.rows, chosen)
+                found = of_row & matches(self.rows, chosen)
                 of_each = (found & matches(self.rows, {"dataset": name}) for name in datasets)
                 found = next(filter(np.any, of_each), found)  # the paper's own data come before what stands in
             if found.any():
