@@ -131,13 +131,15 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
 
 def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str]) -> Floor:
     """Hold the rows of a side against every floor, test set by test set."""
-    rows, floors = rows.assign(everything=0), floors.assign(everything=0)
+    named = [key for key in by if key in rows]
+    rows = rows[[*named, *REPEATED, *MEASURED]].assign(everything=0)  # selecting takes time for every column
+    floors = floors[["model", *named, *REPEATED, *MEASURED]].assign(everything=0)
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
     for name in floors["model"].unique():
         floor = floors[floors["model"] == name]
-        keys = ["everything", *(key for key in by if key in rows and (floor[key] != "").any())]
+        keys = ["everything", *(key for key in named if (floor[key] != "").any())]
         places = [*keys, *REPEATED]
         known = rows[[*places, *MEASURED]]
         known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
