@@ -132,8 +132,7 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
 def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str]) -> Floor:
     """Hold the rows of a side against every floor, test set by test set."""
     named = [key for key in by if key in rows]
-    rows = rows[[*named, *REPEATED, *MEASURED]].assign(everything=0)  # selecting takes time for every column
-    floors = floors[["model", *named, *REPEATED, *MEASURED]].assign(everything=0)
+    rows, floors = (part[["model", *named, *REPEATED, *MEASURED]].assign(everything=0) for part in (rows, floors))
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
@@ -150,15 +149,14 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
         test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
-            score = float(part["value"].mean())
-            line = float(part["floor"].mean())
+            score, line = part[["value", "floor"]].mean()
             gaps = part[[*places, *MEASURED]].assign(value=part["gap"])
             found = crossed_interval(strata(gaps))
             low = found.low if found.low > -inf else found.estimate  # one training, one unit: nothing to weigh it by
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
             rooms.append(score - line)
-    return Floor(strongest[1], worst[0] > 0, worst[1], sum(rooms) / len(rooms) if rooms else inf)
+    return Floor(strongest[1], worst[0] > 0, worst[1], np.mean(rooms or inf))
 
 
 def _beside(both: DataFrame, count: int, keys: list[str]) -> ndarray:

@@ -259,17 +259,17 @@ def _mean(parts: list[Estimate]) -> Estimate:
     replicates = set(parts[0].by_replicate)
     stand_ins = tuple(dict.fromkeys(text for part in parts for text in part.stand_ins))
     if len(replicates) > 1 and all(set(part.by_replicate) == replicates for part in parts):
-        means = {key: float(np.mean([part.by_replicate[key] for part in parts])) for key in replicates}
+        means = {key: np.mean([part.by_replicate[key] for part in parts]) for key in replicates}
         over_items = _root([part.over_items for part in parts])
         return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins, over_items=over_items))
-    value = float(np.mean([part.value for part in parts]))
+    value = np.mean([part.value for part in parts])
     half = _root([part.half for part in parts])
     return Estimate(value, half, min(part.seeds for part in parts), n, {}, stand_ins)
 
 
 def _root(halves: list[float]) -> float:
     """Half-width of the mean of independent cells."""
-    return float(np.linalg.norm(halves)) / len(halves)
+    return np.linalg.norm(halves) / len(halves)
 
 
 def _summand(cell: Any) -> Estimate:
