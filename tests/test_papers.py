@@ -222,6 +222,17 @@ def test_trainings_that_were_scored_on_the_same_draws_are_no_further_draws(colum
     assert half(58.0, 60.0, 62.0, draws=1) > half(60.0, draws=1)
 
 
+def test_draws_are_told_apart_by_words_and_numbers_alike():
+    levels = {0: 58.0, 1: 62.0}
+    numbers = pd.concat([intents({"DSE": level}).assign(train_seed=seed) for seed, level in levels.items()])
+    mixed = numbers.assign(seed=numbers["seed"].astype(object).replace(0, "first"))
+    halves = [
+        cell(compare_table("dse", "T2", rows), "Clinc150", model="DSE", setting="1-shot").half
+        for rows in (numbers, mixed)
+    ]
+    assert halves[0] > 0 and halves[1] == pytest.approx(halves[0])
+
+
 def test_an_average_is_compared_with_the_papers_over_the_columns_that_ran():
     found = cell(compare_table("dse", "T2", intents({"DSE": 60.0})), "Ave", model="DSE", setting="1-shot")
     assert (found.published, found.same) == (52.70, pytest.approx((62.53 + 43.12) / 2))

@@ -239,16 +239,17 @@ def estimate(rows: Fields, stand_ins: tuple[str, ...] = ()) -> Estimate:
 def _of_replicates(known: Estimate) -> Estimate:
     """The estimate with mean and interval over its replicates: what several trainings were scored on alike is no
     further evidence with each of them, so there the interval is over trainings and units."""
-    values = np.array(list(known.by_replicate.values()))
+    values = np.array([*known.by_replicate.values()])
     half = student_half(values)
-    trainings, units = (sorted(set(names)) for names in zip(*known.by_replicate))
+    (rows, trainings), (columns, units) = (pd.Index(names).factorize(sort=True) for names in zip(*known.by_replicate))
     if len(trainings) > 1:
-        crossed = np.array([[known.by_replicate.get((one, unit), nan) for unit in units] for one in trainings])
+        crossed = np.full((len(trainings), len(units)), nan)
+        crossed[rows, columns] = values
         items = np.nan_to_num(known.over_items / 1.96) ** 2
         found = crossed_interval([Stratum(crossed, np.ones(crossed.shape[1]), variance=items)])
         if isfinite(found.high):  # not where some are missing, or nothing varies
             half = found.high - found.estimate
-    return replace(known, value=float(values.mean()), half=half, seeds=len(values))
+    return replace(known, value=values.mean(), half=half, seeds=len(values))
 
 
 def _mean(parts: list[Estimate]) -> Estimate:
