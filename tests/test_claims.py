@@ -381,6 +381,7 @@ def test_the_agreement_of_trained_models_says_how_often_each_was_trained():
     twice = pd.concat([once, once.assign(train_seed=2)])
     agreement = claim("statistic", statistic=AGREEMENT)
     assert [judge(agreement, frame).train_seeds for frame in (once, twice)] == [1, 2]
+    assert judge(agreement, once.drop(columns="train_seed")).train_seeds == 1, "rows of a run that names no seed"
 
 
 def test_the_agreement_of_five_models_decides_nothing_unless_it_is_perfect():

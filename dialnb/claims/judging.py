@@ -349,8 +349,8 @@ class _Judging:
             found = evidence.rank_agreement(rows, sides, claim.by)
             verdict = _inside(found, *limits)
             reason = f"{found.n} models are too few to tell" if verdict == UNDECIDED else ""
+            trainings = rows["training"].nunique() if self.case.trained(rows) else 0
             said = self._worded(verdict, found, rows, trained=False, reason=reason)
-            trainings = rows["train_seed"].nunique() if self.case.trained(rows) else 0
             yield "", replace(said, unit="models", train_seeds=trainings)
             return
         cells = evidence.measured(rows, claim.better, claim.by)
