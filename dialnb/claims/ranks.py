@@ -19,7 +19,7 @@ def ranks_of(scores: DataFrame) -> DataFrame:
     if scores.isna().any(axis=None):
         unknown = scores.index[scores.isna().any(axis=1)].tolist()
         raise DataError(f"ranks need a score of every method on every task; some are missing of {', '.join(unknown)}")
-    return scores.rank(ascending=False, method="average")
+    return scores.rank(ascending=False)
 
 
 def friedman(scores: DataFrame) -> tuple[float, float]:

@@ -85,12 +85,9 @@ class Group:
         """Judge the claims of the paper now, over all trainings of the group."""
         times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
         shares = training_shares(pd.read_csv(times)) if times.is_file() else {}
-        items = []
-        for run, folder in zip(self.runs, self.folders):
-            if table_at(folder, ITEMS):
-                items.append(rows_of(run, folder, ITEMS))
-        complete = items and len(items) == len(self.runs)
-        scores = pd.concat(items, ignore_index=True) if complete else None
+        records = zip(self.runs, self.folders)
+        items = [rows_of(run, folder, ITEMS) for run, folder in records if table_at(folder, ITEMS)]
+        scores = pd.concat(items, ignore_index=True) if items and len(items) == len(self.runs) else None
         return judge_claims(self.slug, self.results, self.not_run, scores, shares)
 
     @property
