@@ -24,6 +24,7 @@ from dialnb.claims import load_claims
 from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.data import load
+from dialnb.ecosystem import hub
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
 from dialnb.files import read_rows, table_at
@@ -573,6 +574,16 @@ def test_an_exported_card_has_the_scores_of_its_own_start_and_budget(both, cache
         own = rows[rows["table"] == table]
         assert found.metric_value == pytest.approx(own["value"].mean(), abs=1e-3)
         assert found.metric_name.endswith(f"start {own['start'].iloc[0]}") and len(results) == 2
+
+
+def test_tasks_that_share_a_dataset_keep_their_own_scores_in_a_card(folder, tmp_path):
+    rows = pd.read_csv(folder / "results.csv").query("table == 'X-datasets'")
+    ModelCard("---\nlibrary_name: sentence-transformers\n---\n").save(tmp_path / "README.md")
+    hub.add_results(tmp_path, rows, "DSE")
+    results = ModelCard.load(tmp_path / "README.md").data.eval_results
+    shared = {found.task_name: found.metric_value for found in results if found.dataset_name == "UbuntuIRC"}
+    means = rows.query("model == 'DSE' and dataset == 'UbuntuIRC'").groupby("task")["value"].mean()
+    assert shared == pytest.approx(means.to_dict(), abs=1e-3) and len(shared) == 2
 
 
 def test_the_command_trains_as_the_run_did(both, tmp_path, tmp_path_factory, monkeypatch):

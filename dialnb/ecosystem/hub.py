@@ -19,7 +19,7 @@ TABLES = {"": "X-datasets", "own budget": "X-datasets-own"}
 
 
 def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
-    """One entry for every score of a model: the mean of its tidy rows over seeds; floors are left out."""
+    """Every score of a model, the mean of its tidy rows over seeds; floors are left out."""
     scored = rows[(rows["model"] == model) & rows["dataset"].notna() & (rows["protocol"] != "floor")]
     settings = [name for name in scored if name not in LEFT_OUT.split() and scored[name].notna().any()]
     found = []
@@ -28,7 +28,7 @@ def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
         words = [f"{name} {setting}" for name, setting in zip(settings, chosen) if pd.notna(setting)]
         found.append(
             EvalResult(
-                task_type="sentence-similarity",
+                task_type=task.lower(),  # scores of one type and dataset are one entry
                 task_name=task,
                 dataset_type=dataset.lower(),
                 dataset_name=dataset,
@@ -43,8 +43,8 @@ def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
 def own_rows(rows: pd.DataFrame, model: str) -> pd.DataFrame:
     """The rows of one training, named as its stage is, "DSE, seed 2"; without a seed, of the first.
 
-    In a matrix they are those by dataset, and names go on: plain ones are of the first start, others of the second
-    ("DSE, as it comes") or of the budget of the method's own notebook ("DSE, own budget").
+    In a matrix they are those by dataset, and plain names are of the first start, others of the second ("DSE, as it
+    comes") or of the budget of the method's own notebook ("DSE, own budget").
     """
     name, _, seed = model.partition(", seed ")
     if "start" in rows:
@@ -55,22 +55,17 @@ def own_rows(rows: pd.DataFrame, model: str) -> pd.DataFrame:
     return rows[seeds == float(seed or seeds.min())]
 
 
-def add_results(folder: Path, rows: pd.DataFrame, model: str) -> Path:
+def add_results(folder: Path, rows: pd.DataFrame, model: str) -> None:
     """Write a model's results into the metadata of its card, where the hub looks for them."""
     card = ModelCard.load(folder / CARD)
-    results = eval_results(rows, model)
-    if results:
+    if results := eval_results(rows, model):
         card.data.model_name = model
         card.data.eval_results = results
         card.save(folder / CARD)
-    return folder / CARD
 
 
 def push(folder: Path, repository: str) -> str:
-    """Upload an encoder's folder, with your own token (``hf auth login``); returns where it is.
-
-    ``HF_ENDPOINT`` names another hub.
-    """
+    """Upload an encoder's folder to the hub, or that of ``HF_ENDPOINT``, with your own token (``hf auth login``)."""
     if default_store().offline:
         raise Offline(f"{folder} was not uploaded to {repository}: DIALNB_OFFLINE is set")
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
