@@ -342,7 +342,7 @@ def test_a_record_of_several_trainings_gets_their_advice_when_it_is_judged_again
     shutil.copytree(kept, tmp_path / "record")
     table_at(tmp_path / "record").unlink()
     rows = read_rows(kept)
-    for seeds, said in (((1,), "one training: no interval"), ((1, 2, 3), "| +3.9 [+3.4, +4.5] |")):
+    for seeds, said in (((1,), "one training: no interval"), ((1, 2, 3), "| +4.0 [+3.5, +4.5] |")):
         rows[rows["train_seed"].isin(seeds)].to_csv(tmp_path / "record" / "results.csv", index=False)
         judge_again(tmp_path / "record")
         assert said in (tmp_path / "record" / "guide.md").read_text(encoding="utf-8")
