@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from dialnb.claims.comparison import Estimate, _mean
 from dialnb.claims.papers import (
     FLOORS,
     SLUGS,
@@ -204,6 +205,13 @@ def test_ours_stands_beside_the_printed_value_with_interval_and_difference():
     assert (found.published, found.ours, found.seeds, found.n, found.status) == (62.53, 62.0, 3, 100, "ran")
     assert found.difference == pytest.approx(62.0 - 62.53)
     assert found.half == pytest.approx(4.303 / 3**0.5, abs=0.001)  # Student's t with 2 degrees of freedom, sd 1
+
+
+def test_an_average_over_columns_is_the_same_to_the_last_digit_in_every_process():
+    """Draws that have names were added in the order of a set, which differs from process to process."""
+    names = [f"draw {number}" for number in range(40)]
+    parts = [Estimate(by_replicate={(1, name): 0.1 * row + 0.7**row for row, name in enumerate(names)})] * 2
+    assert [name for _, name in _mean(parts).by_replicate] == names
 
 
 @pytest.mark.parametrize("column", ["Clinc150", "Ave"])

@@ -257,9 +257,9 @@ def _mean(parts: list[Estimate]) -> Estimate:
     if not parts:
         return Estimate()
     n = sum(part.n for part in parts)
-    replicates = set(parts[0].by_replicate)
+    replicates = parts[0].by_replicate
     stand_ins = tuple(dict.fromkeys(text for part in parts for text in part.stand_ins))
-    if len(replicates) > 1 and all(set(part.by_replicate) == replicates for part in parts):
+    if len(replicates) > 1 and all(part.by_replicate.keys() == replicates.keys() for part in parts):
         means = {key: np.mean([part.by_replicate[key] for part in parts]) for key in replicates}
         over_items = _root([part.over_items for part in parts])
         return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins, over_items=over_items))
