@@ -218,6 +218,7 @@ def portable(notebook: str, folder: Path, root: Path) -> str:
     """An executed notebook with small pictures, tables once, few lines about stages, and no paths of its machine."""
     content = json.loads(notebook)
     for cell in content["cells"]:
+        cell["metadata"].pop("papermill", None)  # when it began and ended, in more bytes than many cells have
         if "outputs" in cell:
             cell["outputs"] = _fewer_stages(cell["outputs"])
     for data in (output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", ())):
