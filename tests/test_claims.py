@@ -710,6 +710,12 @@ def test_of_a_single_training_the_floor_is_what_it_says():
         judge(claim(), rows({"A": [60.0], "B": [62.0], "BM25": [61.0]}))
 
 
+def test_a_side_that_is_above_its_floor_but_not_surely_is_said_to_be_so():
+    frame = rows({"A": [60.0, 70.0, 65.0], "B": [55.0, 75.0, 62.0], "BM25": [58.0, 58.0, 58.0]})
+    with pytest.raises(Unjudged, match=r"under-trained \(A 65\.0, not surely above BM25 58\.0\)"):
+        judge(claim(), frame)
+
+
 def test_means_are_held_against_a_floor_where_items_were_not_kept():
     floor = rows({"BM25": [58.0]}).drop(columns=["train_seed"])
     frame = pd.concat([rows({"A": 60 + 0.1 * BALANCED, "B": 57 + 0.1 * BALANCED}), floor])

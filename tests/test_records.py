@@ -83,7 +83,8 @@ def test_no_difference_between_trained_models_is_decided_on_fewer_than_three_tra
 def test_of_ums_each_selector_is_judged_where_it_is_above_words_alone(recorded):
     frame = recorded["ums"]
     assert (frame.loc[["related-not-next", "baselines-collapse"], "verdict"] == "holds").all()
-    assert "E-commerce (under-trained (BERT 0.170, TF-IDF 0.110))" in frame.loc["corpora", "reason"]
+    floor = "E-commerce (under-trained (UMS_BERT 0.182, not surely above TF-IDF 0.110))"
+    assert floor in frame.loc["corpora", "reason"]
 
 
 def test_every_recorded_verdict_says_what_it_rests_on(recorded):

@@ -21,7 +21,9 @@ def digest(groups: Iterable[Group], home: Path) -> str:
             paper, folder = load_paper(group.slug), group.folders[-1]
             tables = [name for name in paper.tables if (folder / "tables" / f"{name}.md").is_file()]
             place = Path(os.path.relpath(folder, home)).as_posix()
-            papers.append({"paper": paper, "group": group, "tables": tables, "place": place})
+            counts = sorted({claim["train_seeds"] for claim in group.judged.to_dict() if claim["train_seeds"]})
+            trainings = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
+            papers.append({"paper": paper, "group": group, "tables": tables, "place": place, "trainings": trainings})
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {
         "MARKS": MARKS,

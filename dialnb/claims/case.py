@@ -86,8 +86,11 @@ class Case:
         """The least share of the printed training among models, as far as it is known."""
         shares = []
         for model in models:
-            variants = (f"{model} on ", f"{model}, ")
-            shares += [share for name, share in self.training.items() if name == model or name.startswith(variants)]
+            shares += [
+                share
+                for name, share in self.training.items()
+                if name == model or name.startswith((f"{model} on ", f"{model}, "))
+            ]
         return min(shares, default=None)
 
     def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
@@ -154,7 +157,8 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
             found = crossed_interval(strata(gaps))
             low = found.low if found.low > -inf else found.estimate  # one training, one unit: nothing to weigh it by
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
-            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {name} {_number(line)}"))
+            beside = f"{'not surely above ' * (score > line)}{name} {_number(line)}"
+            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {beside}"))
             rooms.append(score - line)
     return Floor(strongest[1], worst[0] > 0, worst[1], np.mean(rooms or inf))
 
