@@ -200,6 +200,19 @@ def test_of_a_run_with_values_set_by_hand_only_how_it_ran_is_kept(runs, project)
     assert not (project / "papers" / "dse" / "results").exists() and not (project / "figures").exists()
 
 
+def test_a_record_has_each_stage_of_its_run_on_a_line(runs, project):
+    told = {"seconds": 1.5, "cached": False, "facts": {"steps": [1, 2]}}
+    stages = [{"name": name, **told} for name in ("first – \"here\"", "second")]
+    run = json.loads((runs[1] / "run.json").read_text()) | {"stages": stages}
+    (runs[1] / "run.json").write_text(json.dumps(run))
+    place, _ = records.record(runs[1], project)
+    text = (place / "run.json").read_text(encoding="utf-8")
+    assert json.loads(text) == run
+    assert sum(line.startswith('  {"name": ') for line in text.splitlines()) == 2
+    records.record(place, project)
+    assert (place / "run.json").read_text(encoding="utf-8") == text
+
+
 def test_a_notebook_too_large_to_be_shown_is_refused(runs, project, monkeypatch):
     monkeypatch.setattr(records, "LARGEST", 100)
     with pytest.raises(DataError, match="draw fewer points"):
@@ -291,7 +304,8 @@ def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, projec
     records.pool(second, project)
     (joined,) = json.loads((place / "run.json").read_text())["pooled"]
     assert joined["shorter"] == {"models": ["BERT"]}
-    assert "seed 2 joined it in part" in digest(gather([place]), project)
+    text = digest(gather([place]), project)
+    assert "seed 2 joined it in part" in text and "| gpu | bert-base-uncased | 2 | 2 |" in text
     build([place], tmp_path / "site")
     page = (tmp_path / "site" / "ums-gpu.html").read_text(encoding="utf-8")
     assert "equal settings, but models BERT; its rows" in page

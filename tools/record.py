@@ -23,7 +23,17 @@ from pathlib import Path
 import pandas as pd
 
 from dialnb.errors import DataError, DialnbError
-from dialnb.files import ITEMS, as_list, project_root, read_json, read_rows, table_at, write_json, write_table
+from dialnb.files import (
+    ITEMS,
+    as_list,
+    project_root,
+    read_json,
+    read_rows,
+    table_at,
+    write_json,
+    write_table,
+    write_whole,
+)
 from dialnb.plots.style import smaller
 from dialnb.report.gather import gather, recorded_runs, rows_of, seeds_of
 from dialnb.runs.figures import redraw
@@ -83,6 +93,7 @@ def record(folder: Path, root: Path) -> list[Path]:
         write_items(read_rows(place, ITEMS), place)
     if text:
         (place / "notebook.ipynb").write_text(text, encoding="utf-8")
+    write_run(place, run)
     write_crate(place)
     figures.mkdir(parents=True, exist_ok=True)
     for old in figures.glob("*.*"):
@@ -132,7 +143,7 @@ def pool(folder: Path, root: Path) -> list[Path]:
             rows.to_csv(place / name, index=False)
     facts = {name: run[name] for name in ("started", "seconds", "code", "hardware", "gpu_busy") if name in run}
     facts |= {"shorter": shorter} if shorter else {}
-    write_json(place / "run.json", kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
+    write_run(place, kept | {"pooled": [*kept.get("pooled", []), {"seed": seed, **facts}]})
     for name in join_figures(place / "figures", folder / "figures", seeds, seed):
         redraw(place, ("png",), out=root / "figures" / run["slug"], pattern=name)
     pack_large(place)
@@ -169,6 +180,7 @@ def judge_again(folder: Path) -> None:
     from dialnb.claims.papers import compare_table, load_paper
     from dialnb.studies.matrix_guide import FILE, page
 
+    write_run(folder, read_json(folder / "run.json"))
     (group,) = gather([folder])
     write_json(folder / "claims.json", group.judge().to_dict())
     for name in load_paper(group.slug).tables:
@@ -188,6 +200,14 @@ def pack_large(place: Path) -> None:
     for rows in place.glob("*.csv"):
         if rows.stat().st_size > PACKED_ROWS:
             _pack(rows, rows.read_bytes())
+
+
+def write_run(place: Path, run: dict) -> None:
+    """What a run says of itself, each of its stages on a line: fewer bytes, and easier to read."""
+    stages = run.get("stages") or []
+    lines = ",\n  ".join(json.dumps(stage, ensure_ascii=False) for stage in stages)
+    text = json.dumps(run | ({"stages": ["here"]} if stages else {}), indent=1, ensure_ascii=False)
+    write_whole(place / "run.json", text.replace('"stages": [\n  "here"\n ]', f'"stages": [\n  {lines}\n ]') + "\n")
 
 
 def write_items(rows: pd.DataFrame, place: Path) -> None:
