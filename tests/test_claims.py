@@ -764,7 +764,7 @@ def test_a_failure_on_little_training_says_how_little(generator):
     frame = rows({"A": noisy(generator, 40), "B": noisy(generator, 50)})
     found = judge(claim(), frame, training={"A": 0.13, "B": 1.0})
     assert verdict_text({"verdict": found.verdict, "qualifier": found.qualifier}) == (
-        "fails here (0.13 of the printed training)"
+        "fails here (0.13 of the printed epochs)"
     )
     assert judge(claim(), frame, training={"A": 0.9, "B": 1.0}).qualifier == ""
 

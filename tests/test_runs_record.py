@@ -202,7 +202,7 @@ def test_of_a_run_with_values_set_by_hand_only_how_it_ran_is_kept(runs, project)
 
 def test_a_record_has_each_stage_of_its_run_on_a_line(runs, project):
     told = {"seconds": 1.5, "cached": False, "facts": {"steps": [1, 2]}}
-    stages = [{"name": name, **told} for name in ("first – \"here\"", "second")]
+    stages = [{"name": name, **told} for name in ('first – "here"', "second")]
     run = json.loads((runs[1] / "run.json").read_text()) | {"stages": stages}
     (runs[1] / "run.json").write_text(json.dumps(run))
     place, _ = records.record(runs[1], project)

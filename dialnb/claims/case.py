@@ -43,7 +43,7 @@ class Floor:
 class Case:
     """What is known of a run: results, scores of single items, and how they were made.
 
-    `training` holds the share of the printed training by model. Results that a paper `printed` are what they are,
+    `training` holds the share of the printed epochs by model. Results that a paper `printed` are what they are,
     without intervals and floors.
     """
 
@@ -83,7 +83,7 @@ class Case:
         return units.get(table, units.get("default", "seeds"))
 
     def share(self, models: Iterable[str]) -> float | None:
-        """The least share of the printed training among models, as far as it is known."""
+        """The least share of the printed epochs among models, as far as it is known."""
         shares = []
         for model in models:
             shares += [
@@ -113,7 +113,7 @@ class Case:
 
 
 def training_shares(times: DataFrame | None) -> dict[str, float]:
-    """The share of the printed training that each model had, from a run's table of training times."""
+    """The share of the printed epochs that each model had, from a run's table of training times."""
     if times is None or "printed steps" not in times:
         return {}
     known = times.dropna(subset=["steps", "printed steps"])

@@ -413,7 +413,7 @@ class _Judging:
                 needed, more = self._what_would_decide(found, unit, trained)
                 reason = f"the interval{joint} crosses the line; {more}"
         elif verdict == FAILS and share is not None and share < HALF:
-            qualifier = f"{share:.2g} of the printed training"
+            qualifier = f"{share:.2g} of the printed epochs"
         return Verdict(
             verdict,
             found.estimate,

@@ -18,7 +18,7 @@ MARKS = dict(zip(VERDICTS, "✓✗?≠○"))
 ENOUGH = 3
 """Trainings from which a difference between trained models may be called a result."""
 HALF = 0.5
-"""Share of the printed training below which a failure says little about the paper."""
+"""Share of the printed epochs below which a failure says little about the paper."""
 
 OWN_KIND, PRETRAINED, FROM_SCRATCH = "the paper's own", "pretrained elsewhere", "ours, from scratch"
 MADE_HERE = re.compile(r"(^|[ (])mini\b(?!-?lm)|^(small|medium)$|from scratch", re.IGNORECASE)
@@ -30,7 +30,7 @@ class Verdict:
     """What became of a claim: the estimate and its interval (of the weakest part, where it has several), and why.
 
     `n` counts the `unit` of the interval, `train_seeds` the trainings (0 where no training is involved), `floor` is the
-    strongest one the compared models were held against, `share` how much of the printed training the least trained
+    strongest one the compared models were held against, `share` how much of the printed epochs the least trained
     of them had, `qualifier` what limits the verdict, in a few words.
     """
 
@@ -55,8 +55,8 @@ def verdict_text(record: Fields) -> str:
 
     >>> verdict_text({"verdict": "undecided", "qualifier": "one training"})
     'undecided: one training'
-    >>> verdict_text({"verdict": "fails", "qualifier": "0.13 of the printed training"})
-    'fails here (0.13 of the printed training)'
+    >>> verdict_text({"verdict": "fails", "qualifier": "0.13 of the printed epochs"})
+    'fails here (0.13 of the printed epochs)'
     """
     verdict = record["verdict"]
     qualifier = record.get("qualifier") or ""
@@ -98,7 +98,7 @@ def encoder_kind(slug: str, names: Sequence[str]) -> str:
 
 
 def strength(record: Fields) -> tuple[str, str]:
-    """How far to trust a verdict: three marks (encoder, trainings, share of the printed training), and the words.
+    """How far to trust a verdict: three marks (encoder, trainings, share of the printed epochs), and the words.
 
     >>> strength({"encoder_kind": "pretrained elsewhere", "train_seeds": 3, "share": 0.2, "encoders": "minilm"})[0]
     '●●○'
@@ -112,7 +112,7 @@ def strength(record: Fields) -> tuple[str, str]:
     words = [f"encoder {record['encoders']} ({kind})"] if kind else []
     words += [f"{trainings} training{'s' * (trainings > 1)} each"] if trainings else ["no training is involved"]
     whole = share is not None and share >= 1
-    words += [f"{'all' if whole else f'{share:.2g}'} of the printed training"] if share is not None else []
+    words += [f"{'all' if whole else f'{share:.2g}'} of the printed epochs"] if share is not None else []
     return "".join("●" if one else "○" for one in solid), ", ".join(words)
 
 
