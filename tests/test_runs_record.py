@@ -127,6 +127,17 @@ def test_pictures_of_a_notebook_become_smaller_and_stay_the_same_to_the_eye(runs
     assert np.abs(pixels[0] - pixels[1]).mean() < 1
 
 
+@pytest.mark.parametrize("broken", ["bm8gcGljdHVyZQ==", "?"])
+def test_a_broken_picture_in_a_notebook_is_named_and_what_was_kept_stays(runs, project, broken):
+    place, _ = records.record(runs[0], project)
+    raw = json.loads((runs[0] / "notebook.ipynb").read_text())
+    raw["cells"][1]["outputs"] = [{"output_type": "display_data", "data": {"image/png": broken}, "metadata": {}}]
+    (runs[0] / "notebook.ipynb").write_text(json.dumps(raw))
+    with pytest.raises(DataError, match="cell 2 shows a broken picture: "):
+        records.record(runs[0], project)
+    assert (place / "notebook.ipynb").is_file()
+
+
 def test_a_styled_table_becomes_lighter_and_looks_the_same():
     frame = pd.DataFrame(np.arange(120).reshape(10, 12)).add_prefix("c")
     bold = lambda v: "font-weight: bold" if v % 7 == 0 else "opacity: 0.7" if v % 3 else ""  # noqa: E731

@@ -241,9 +241,14 @@ def portable(notebook: str, folder: Path, root: Path) -> str:
         cell["metadata"].pop("papermill", None)  # when it began and ended, in more bytes than many cells have
         if "outputs" in cell:
             cell["outputs"] = _fewer_stages(cell["outputs"])
-    for data in (output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", ())):
+    shown = [(number, data) for number, cell in enumerate(content["cells"], 1) for data in _data_of(cell)]
+    for number, data in shown:
         if "image/png" in data:
-            data["image/png"] = base64.b64encode(smaller(base64.b64decode("".join(data["image/png"])))).decode()
+            try:
+                picture = smaller(base64.b64decode("".join(data["image/png"])))
+            except (OSError, ValueError) as error:
+                raise DataError(f"{folder}/notebook.ipynb: cell {number} shows a broken picture: {error}") from None
+            data["image/png"] = base64.b64encode(picture).decode()
         if "text/html" in data:
             data["text/html"] = lighter("".join(data["text/html"]))
         if "text/html" in data or "image/png" in data:  # the same in plain text, which nobody sees
@@ -253,6 +258,10 @@ def portable(notebook: str, folder: Path, root: Path) -> str:
     for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
         notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
     return notebook
+
+
+def _data_of(cell: dict) -> list[dict]:
+    return [output["data"] for output in cell.get("outputs", ()) if "data" in output]
 
 
 def lighter(html: str) -> str:
