@@ -18,6 +18,7 @@ import lzma
 import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -180,7 +181,6 @@ def judge_again(folder: Path) -> None:
     from dialnb.claims.papers import compare_table, load_paper
     from dialnb.studies.matrix_guide import FILE, page
 
-    write_run(folder, read_json(folder / "run.json"))
     (group,) = gather([folder])
     write_json(folder / "claims.json", group.judge().to_dict())
     for name in load_paper(group.slug).tables:
@@ -204,10 +204,12 @@ def pack_large(place: Path) -> None:
 
 def write_run(place: Path, run: dict) -> None:
     """What a run says of itself, each of its stages on a line: fewer bytes, and easier to read."""
-    stages = run.get("stages") or []
-    lines = ",\n  ".join(json.dumps(stage, ensure_ascii=False) for stage in stages)
-    text = json.dumps(run | ({"stages": ["here"]} if stages else {}), indent=1, ensure_ascii=False)
-    write_whole(place / "run.json", text.replace('"stages": [\n  "here"\n ]', f'"stages": [\n  {lines}\n ]') + "\n")
+    write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    text = write(run, indent=1)
+    if stages := run.get("stages"):
+        lines = ",\n  ".join(map(write, stages))
+        text = write(run | {"stages": []}, indent=1).replace('\n "stages": []', f'\n "stages": [\n  {lines}\n ]')
+    write_whole(place / "run.json", text + "\n")
 
 
 def write_items(rows: pd.DataFrame, place: Path) -> None:
@@ -237,31 +239,26 @@ def _record_trial(folder: Path, place: Path) -> Path:
 def portable(notebook: str, folder: Path, root: Path) -> str:
     """An executed notebook with small pictures, tables once, few lines about stages, and no paths of its machine."""
     content = json.loads(notebook)
-    for cell in content["cells"]:
+    for number, cell in enumerate(content["cells"], 1):
         cell["metadata"].pop("papermill", None)  # when it began and ended, in more bytes than many cells have
         if "outputs" in cell:
             cell["outputs"] = _fewer_stages(cell["outputs"])
-    shown = [(number, data) for number, cell in enumerate(content["cells"], 1) for data in _data_of(cell)]
-    for number, data in shown:
-        if "image/png" in data:
-            try:
-                picture = smaller(base64.b64decode("".join(data["image/png"])))
-            except (OSError, ValueError) as error:
-                raise DataError(f"{folder}/notebook.ipynb: cell {number} shows a broken picture: {error}") from None
-            data["image/png"] = base64.b64encode(picture).decode()
-        if "text/html" in data:
-            data["text/html"] = lighter("".join(data["text/html"]))
-        if "text/html" in data or "image/png" in data:  # the same in plain text, which nobody sees
-            data.pop("text/plain", None)
+        for data in (output.get("data", {}) for output in cell.get("outputs", ())):
+            if "image/png" in data:
+                try:
+                    picture = smaller(base64.b64decode("".join(data["image/png"])))
+                except (OSError, ValueError) as error:
+                    raise DataError(f"{folder}/notebook.ipynb: cell {number} shows a broken picture: {error}") from None
+                data["image/png"] = base64.b64encode(picture).decode()
+            if "text/html" in data:
+                data["text/html"] = lighter("".join(data["text/html"]))
+            if "text/html" in data or "image/png" in data:  # the same in plain text, which nobody sees
+                data.pop("text/plain", None)
     notebook, about = json.dumps(content, indent=1, ensure_ascii=False) + "\n", content["metadata"].get("papermill", {})
     ran_in = Path(about["output_path"]).parent if about.get("output_path") else folder
     for path, shown in ((ran_in, f"runs/{folder.name}"), (folder.resolve(), f"runs/{folder.name}"), (root, ".")):
         notebook = notebook.replace(json.dumps(str(path))[1:-1], shown)
     return notebook
-
-
-def _data_of(cell: dict) -> list[dict]:
-    return [output["data"] for output in cell.get("outputs", ()) if "data" in output]
 
 
 def lighter(html: str) -> str:
