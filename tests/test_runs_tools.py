@@ -28,12 +28,12 @@ from dialnb.errors import DataError, UnknownName
 from dialnb.files import read_json, write_json
 from dialnb.models.places import find_encoder
 from dialnb.progress import Bar
-from dialnb.runs import pack as packing
 from dialnb.runs import start, tools
 from dialnb.runs.figures import redraw
 from dialnb.runs.profiles import run_name
 from dialnb.runs.provenance import commit
 from tools import doctor
+from tools import pack as packing
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -365,7 +365,8 @@ def test_a_freeze_of_the_target_is_understood(tmp_path):
 
 def test_an_archive_of_another_kind_is_refused(tmp_path, capsys):
     place = ["--project", str(ROOT / "tests" / "toy"), "--profile", "smoke", "-o", str(tmp_path / "x.zip")]
-    assert cli.main(["pack", "toy", *place]) == 2
+    with pytest.raises(SystemExit):
+        packing.main(["toy", *place])
     assert "the archive must be named *.tar" in capsys.readouterr().err
 
 
@@ -474,8 +475,7 @@ def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tm
     command = [
         sys.executable,
         "-m",
-        "dialnb",
-        "pack",
+        "tools.pack",
         "toy",
         "--profile",
         "smoke",
@@ -483,7 +483,7 @@ def test_a_pack_runs_on_a_bare_machine_without_network_rights_or_installation(tm
         "umap-learn",
     ]
     packed = subprocess.run(
-        [*command, "--project", str(project), "-o", str(archive)], capture_output=True, text=True, timeout=900
+        [*command, "--project", str(project), "-o", str(archive)], capture_output=True, text=True, timeout=900, cwd=ROOT
     )
     assert packed.returncode == 0, packed.stderr
     assert f"MB for {packing.host_platform()}" in packed.stdout

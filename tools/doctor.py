@@ -21,10 +21,10 @@ from tabulate import tabulate
 
 from dialnb.data.store import default_store
 from dialnb.files import project_root
-from dialnb.runs.pack import requirements
 from dialnb.runs.planning import needs
 from dialnb.runs.profiles import known_papers, load_profiles
 from dialnb.runs.provenance import hardware
+from tools.pack import requirements
 
 
 class Finding(NamedTuple):

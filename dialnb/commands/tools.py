@@ -1,55 +1,11 @@
-"""`dialnb pack | export | figures | merge | compare`: what goes before and after a run."""
+"""`dialnb export | figures | merge | compare`: what goes before and after a run."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from click import argument, command, option
 
-from dialnb.commands import PROJECT
-from dialnb.commands.runs import chosen_papers
-from dialnb.files import make_folder, project_root, read_rows, table_at
-
-
-@command()
-@argument("papers", nargs=-1, required=True, metavar="PAPER...")
-@option("--profile", default="gpu", show_default=True)
-@option("--encoder", default="", help="an encoder in place of the profile's own")
-@option("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: this machine's)")
-@option("--python", default="{}.{}".format(*sys.version_info), show_default=True, help="its Python")
-@option("--have", type=Path, help="pip freeze of the target (default: torch and its usual company)")
-@option("--without", multiple=True, metavar="NAME", help="a package or a dataset to leave out all the same; repeatable")
-@option("-o", "--output", type=Path, required=True, help="*.tar, *.tar.gz or *.tar.xz")
-@PROJECT
-def pack(
-    papers: Sequence[str],
-    profile: str,
-    encoder: str,
-    platform: str | None,
-    python: str,
-    have: Path | None,
-    without: Sequence[str],
-    output: Path,
-    root: Path | None,
-) -> None:
-    """Pack papers for a machine without network.
-
-    Writes one archive with all that a GPU machine needs to run papers (by name, or 'all').
-    """
-    from dialnb.runs import pack as packing
-
-    root = project_root(root)
-    slugs = chosen_papers(papers, root)
-    installed = packing.read_have(have) if have else packing.usual_packages()
-    target = packing.Target(platform or packing.host_platform(), python, installed)
-    sizes, packages, licences = packing.pack(slugs, profile, output, root, target, without, encoder)
-    for name, size in sizes.items():
-        print(f"  {name:<8} {size / 1e6:9,.1f} MB")
-    print(f"  packages: {', '.join(f'{name} {version}' for name, version in packages.items()) or 'none'}")
-    for licence in licences:
-        print(f"  data under its own licence: {licence}")
-    print(f"{output}: {output.stat().st_size / 1e6:,.1f} MB for {target.platform}, Python {python}")
-    print(f"Run it there: tar xf {output.name} && sh {packing.FOLDER}/run.sh")
+from dialnb.files import make_folder, read_rows, table_at
 
 
 @command()
@@ -119,4 +75,4 @@ def compare(first: Path, second: Path) -> None:
     print(tools.compare(first, second))
 
 
-COMMANDS = (pack, export, figures, merge, compare)
+COMMANDS = (export, figures, merge, compare)

@@ -1,9 +1,14 @@
 """Everything a machine without network needs to run papers, in one archive: project, packages, data, encoders.
 
+    python -m tools.pack PAPER... -o FILE
+
 The archive unpacks into one folder and runs from there with PYTHONPATH alone: nothing is installed, no rights are
 needed. Packages that the machine has already stay out; the others lie unpacked in `site-packages/`.
 """
 
+from __future__ import annotations
+
+import argparse
 import re
 import shlex
 import shutil
@@ -20,9 +25,11 @@ from huggingface_hub import constants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import dialnb
+from dialnb.commands.runs import chosen_papers
 from dialnb.data import default_store, find_reader, load, records_path
-from dialnb.errors import BadParameter, DataError
-from dialnb.files import PACKAGED, make_folder, write_json
+from dialnb.errors import BadParameter, DataError, DialnbError
+from dialnb.files import PACKAGED, make_folder, project_root, write_json
 from dialnb.models.places import download_encoder, encoder_name, encoder_source
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
@@ -119,7 +126,7 @@ def pack(
 
 def pack_project(root: Path, folder: Path) -> None:
     """The package, the papers and the notebooks as they stand, and which commit that is."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(dialnb.__file__).resolve().parent
     leave = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints", "results", PACKAGED.name)
     shutil.copytree(package, folder / "dialnb", ignore=leave)
     for path in [root / name for name in PROJECT_FILES] + sorted(root.glob("*.py")):
@@ -249,3 +256,42 @@ def pack_encoders(names: Iterable[str], folder: Path) -> list[str]:
                 source, goal = place.folder, folder / "cache" / "files" / place.name
             shutil.copytree(source, goal, symlinks=not place.folder)
     return licences
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Pack papers, and say what is in the archive and how it is run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("papers", nargs="+", metavar="PAPER", help="papers by name, or 'all'")
+    parser.add_argument("--profile", default="gpu", help="its profile (default: gpu)")
+    parser.add_argument("--encoder", default="", help="an encoder in place of the profile's own")
+    parser.add_argument("--platform", help="wheel tag of the target, e.g. manylinux_2_28_x86_64 (default: as here)")
+    parser.add_argument("--python", default="{}.{}".format(*sys.version_info), help="its Python (default: %(default)s)")
+    parser.add_argument("--have", type=Path, help="pip freeze of the target (default: torch and its usual company)")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="NAME", help="a package or dataset to leave out"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, help="*.tar, *.tar.gz or *.tar.xz")
+    parser.add_argument("--project", type=Path, help="folder with papers/ and notebooks/ (default: the checkout)")
+    options = parser.parse_args(arguments)
+    try:
+        root = project_root(options.project)
+        slugs = chosen_papers(options.papers, root)
+        installed = read_have(options.have) if options.have else usual_packages()
+        target = Target(options.platform or host_platform(), options.python, installed)
+        sizes, packages, licences = pack(
+            slugs, options.profile, options.output, root, target, options.without, options.encoder
+        )
+    except (DialnbError, OSError) as error:
+        parser.exit(1, f"pack: {error}\n")
+    for name, size in sizes.items():
+        print(f"  {name:<8} {size / 1e6:9,.1f} MB")
+    print(f"  packages: {', '.join(f'{name} {version}' for name, version in packages.items()) or 'none'}")
+    for licence in licences:
+        print(f"  data under its own licence: {licence}")
+    size = options.output.stat().st_size
+    print(f"{options.output}: {size / 1e6:,.1f} MB for {target.platform}, Python {options.python}")
+    print(f"Run it there: tar xf {options.output.name} && sh {FOLDER}/run.sh")
+
+
+if __name__ == "__main__":
+    main()
