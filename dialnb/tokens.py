@@ -7,22 +7,25 @@ sequences of equal length lie side by side (``groups``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy import ndarray
 from torch import Tensor
 
+Integers = Sequence[int] | ndarray
 
-def joined(parts: Iterable[Sequence[int]], dtype: type = np.int32) -> ndarray:
+
+def joined(parts: Iterable[Integers], dtype: type = np.int32) -> ndarray:
     """All numbers of ``parts`` in one row; of no parts an empty one."""
     return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="unsafe")
 
 
-def offsets_of(lengths: Sequence[int]) -> ndarray:
+def offsets_of(lengths: Integers) -> ndarray:
     """Where each of several sequences that lie one after the other begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)], dtype=np.int64, casting="unsafe")
 
@@ -34,7 +37,7 @@ def stretches(starts: ndarray, lengths: ndarray) -> ndarray:
     return np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
 
 
-class Numbers(dict[Hashable, int]):
+class Numbers(dict[Any, int]):
     """Distinct texts (or anything else), numbered in the order in which they are asked for.
 
     >>> numbers = Numbers()
@@ -42,17 +45,17 @@ class Numbers(dict[Hashable, int]):
     (0, 1, 0, ['yes', 'no'])
     """
 
-    def __missing__(self, text: Hashable) -> int:
+    def __missing__(self, text: Any) -> int:
         self[text] = len(self)
         return self[text]
 
-    def of(self, texts: Iterable[Hashable]) -> ndarray:
+    def of(self, texts: Iterable[Any]) -> ndarray:
         """The number of every text."""
         return np.array([self[text] for text in texts], np.int64)
 
 
 @dataclass(frozen=True)
-class Tokens(Sequence):
+class Tokens(Sequence[Any]):
     """A ragged array of token ids; ``types`` are segment ids (0/1) where the input has two segments.
 
     >>> tokens = Tokens.from_lists([[2, 7, 3], [2, 3]])
@@ -65,7 +68,7 @@ class Tokens(Sequence):
     types: ndarray | None = None
 
     @classmethod
-    def from_lists(cls, rows: Iterable[Sequence[int]], types: Iterable[Sequence[int]] | None = None) -> Tokens:
+    def from_lists(cls, rows: Iterable[Integers], types: Iterable[Integers] | None = None) -> Tokens:
         rows = list(rows)
         segments = None if types is None else joined(types, np.int8)
         return cls(joined(rows), offsets_of([len(row) for row in rows]), segments)
@@ -88,7 +91,7 @@ class Tokens(Sequence):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         """One sequence (an array) for an integer, a new ``Tokens`` for a slice, a mask, or a list of positions."""
         if isinstance(index, list) and not index:
             index = slice(0)

@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from dialnb.errors import DataError
@@ -61,11 +62,11 @@ def _zip_members(path: Path) -> Iterator[Member]:
     with zipfile.ZipFile(path) as archive:
         for item in archive.infolist():
             if not item.is_dir():
-                yield item.filename, item.file_size, lambda item=item: archive.read(item)
+                yield item.filename, item.file_size, partial(archive.read, item)
 
 
 def _tar_members(path: Path) -> Iterator[Member]:
     with tarfile.open(path) as archive:
         for item in archive:
-            if item.isreg():
-                yield item.name, item.size + HEADER, lambda item=item: archive.extractfile(item).read()
+            if item.isreg() and (file := archive.extractfile(item)):
+                yield item.name, item.size + HEADER, file.read

@@ -123,7 +123,7 @@ def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:
 
 def capped(dialogues: Sequence[Conversation], utterances: int) -> list[Conversation]:
     """At most about ``utterances`` of every corpus, whole dialogues drawn at random: diversity instead of size."""
-    left = {}
+    left: dict[str, int] = {}
     kept = []
     for place in np.random.default_rng(0).permutation(len(dialogues)):
         dialogue = dialogues[place]

@@ -12,14 +12,14 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin, overload
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy import ndarray
 
 from dialnb.data.readers import Files, Reader, get_reader
-from dialnb.data.records import TEXTS, Record
+from dialnb.data.records import TEXTS
 from dialnb.data.store import Store, default_store
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError, Offline, check_known, first_sentence
@@ -27,7 +27,7 @@ from dialnb.files import as_list, digest_of, project_root, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset(Sequence):
+class Dataset(Sequence[Any]):
     """Records of one dataset in published order, made only when they are asked for.
 
     ``fingerprint`` is the sha256 of everything the records depend on: the hashes of the source files, the reader and
@@ -54,12 +54,16 @@ class Dataset(Sequence):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int | slice) -> Record | Dataset:
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Dataset: ...
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._select(self.rows[index])
         return decoder(self.table.record)(self.table.cells[self.rows[index]])
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Any]:
         return map(decoder(self.table.record), self._cells())
 
     def _cells(self) -> list[list]:
@@ -217,7 +221,7 @@ def choose_datasets(entries: Iterable[str | list[str]], level: str) -> Found:
     check_known("level of data", level, LEVELS)
     found, lacking = {}, {}
     for entry in entries:
-        choices = [CHOICE.fullmatch(text) for text in as_list(entry)]
+        choices: list[Any] = [CHOICE.fullmatch(text) for text in as_list(entry)]
         wanted = " or ".join(dict.fromkeys(choice["name"] for choice in choices))
         reason = f"needs {wanted}, which is not bundled: profile 'gpu', or data={_level(choices[-1])}"
         for choice in choices:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _records(name: str, form: str, data: bytes, columns: Columns) -> list[Record]:
+def _records(name: str, form: str, data: bytes, columns: Columns) -> list[Any]:
     """All records, or one error that names the first bad rows."""
     try:
         text = data.decode("utf-8-sig")
@@ -100,7 +101,8 @@ def _records(name: str, form: str, data: bytes, columns: Columns) -> list[Record
     header, rows = (_json_rows if form == "jsonl" else _csv_rows)(text, name)
     called = _called(name, header, columns)
     kind = _kind(name, header, called)
-    records, bad = [], []
+    bad = []
+    records: list[Any] = []
     for line, row in rows:
         try:
             if form == "csv" and (None in row or None in row.values()):
@@ -120,9 +122,9 @@ def _csv_rows(text: str, name: str) -> Sheet:
     """The names of the columns, and (line, row) of every row."""
     separator = max(",;\t", key=text.partition("\n")[0].count)
     lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
-    rows = []
+    rows: list[tuple[int, Row]] = []
     try:
-        lines.fieldnames = header = [cell.strip() for cell in lines.fieldnames]
+        lines.fieldnames = header = [cell.strip() for cell in lines.fieldnames or ()]
         for row in lines:
             if any(str(cell or "").strip() for cell in row.values()):
                 rows.append((lines.line_num, row))
@@ -133,7 +135,7 @@ def _csv_rows(text: str, name: str) -> Sheet:
 
 def _json_rows(text: str, name: str) -> Sheet:
     """All keys, and (line, object) of every line that is not blank."""
-    rows = []
+    rows: list[tuple[int, Row]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
@@ -154,7 +156,7 @@ def _called(name: str, header: Sequence[str], columns: Columns) -> dict[str, str
     for ours, theirs in columns.items():
         check_known("column of own data", ours, FIELDS)
         check_known(f"column of {name}", theirs, header)
-    called = {}
+    called: dict[str, str] = {}
     for column in header:
         if header.count(column) > 1:
             raise DataError(f"{name} has two columns named '{column}'")
@@ -187,13 +189,13 @@ def _kind(name: str, header: Sequence[str], called: Columns) -> Kind:
     )
 
 
-def _hold_out(name: str, records: list[Record], share: float) -> list[Record]:
+def _hold_out(name: str, records: list[Any], share: float) -> list[Record]:
     """A share of every intent (of everything, where there are none) as the split "test", drawn once."""
     if not hasattr(records[0], "split"):
         raise DataError(f"{name} holds rows that have no split, so that none of them can be held out")
     if len({record.split for record in records}) > 1:
         raise DataError(f"{name} has splits of its own: hold nothing out, or leave its column 'split' away")
-    places = {}
+    places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)
     rng = np.random.default_rng(24)

@@ -4,7 +4,7 @@ A cell that cannot be read raises a ValueError, a sentence to which the reader o
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ class Kind:
     """What a file can hold: the columns it must and may have, and the records that its rows are."""
 
     what: str
-    record: type
+    record: Callable[..., Any]
     required: list[str]
     optional: list[str]
 
@@ -56,7 +56,7 @@ FIELDS = unique(field for kind in KINDS for field in (*kind.required, *kind.opti
 
 def joined(turns: Iterable[Turn]) -> list[Dialogue]:
     """Turns of the same dialogue together, in order of first appearance."""
-    dialogues = {}
+    dialogues: dict[str, list[Turn]] = {}
     for turn in turns:
         dialogues.setdefault(turn.dialogue, []).append(turn)
     records = []
@@ -73,8 +73,10 @@ def _text(row: Row, field: str, default: str | None = None) -> str:
     if isinstance(value, list | dict | bool):
         raise ValueError(f"{field!r} should be text, but is {json.dumps(value)[:40]}")
     text = " ".join(str("" if value is None else value).split())
-    if text or default is not None:
-        return text or default
+    if text:
+        return text
+    if default is not None:
+        return default
     raise ValueError(f"{field!r} is empty")
 
 
@@ -106,7 +108,7 @@ def _slots(row: Row, aligned: bool = True) -> Slots:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text
-    found = []
+    found: list[Slot] = []
     for name, value in _named_values(row):
         wanted = value.lower()
         start = lowered.find(wanted)
@@ -169,7 +171,7 @@ def _score(row: Row) -> float:
         raise ValueError(f"score {score!r} is not a number") from None
 
 
-CELLS = {
+CELLS: dict[Any, Callable[[Row], Any]] = {
     "id": lambda row: _text(row, "id", digest_of(json.dumps(row, sort_keys=True))[:8]),
     "split": _split,
     "slots": _slots,

@@ -7,10 +7,9 @@ immutable, hold plain Python values and carry the ``split`` they were published 
 from dataclasses import dataclass
 
 Texts = tuple[str, ...]
-record = dataclass(frozen=True, slots=True)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Slot:
     """A named value; ``start`` and ``end`` are character offsets in the text it occurs in (-1: not aligned)."""
 
@@ -23,7 +22,7 @@ class Slot:
 Slots = tuple[Slot, ...]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Utterance:
     """Everything one speaker says in one turn. ``speaker`` is "user" or "system", or a nickname in chat logs."""
 
@@ -34,7 +33,7 @@ class Utterance:
     intent: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Dialogue:
     """An ordered conversation; ``domains`` are the corpus' own names (services, tasks, topics)."""
 
@@ -44,7 +43,7 @@ class Dialogue:
     split: str = "train"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class IntentUtterance:
     """One labelled utterance with its slot spans (empty where the dataset has none)."""
 
@@ -55,7 +54,7 @@ class IntentUtterance:
     split: str = "train"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SelectionGroup:
     """Response selection: one context, its candidate responses and a 0/1 label for each."""
 
@@ -66,7 +65,7 @@ class SelectionGroup:
     split: str = "test"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class RetrievalQuery:
     """Semantic retrieval: a sentence and the ids (rows of the same split) of relevant and irrelevant candidates."""
 
@@ -78,7 +77,7 @@ class RetrievalQuery:
     split: str = "test"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ScoredPair:
     """Two sentences and a human similarity score on the dataset's own scale."""
 
@@ -88,7 +87,7 @@ class ScoredPair:
     split: str = "test"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class InferenceItem:
     """Inference over a sequence of utterances: a judged dialogue (last utterance judged) or (premise, hypothesis)."""
 
@@ -98,7 +97,7 @@ class InferenceItem:
     split: str = "train"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class QuestionAnswer:
     """A question and the answer given to it."""
 
@@ -107,7 +106,7 @@ class QuestionAnswer:
     category: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MatchingGroup:
     """A DialogueCSE training row: utterances before and after the response, and candidates (the true one first)."""
 
@@ -118,7 +117,7 @@ class MatchingGroup:
     split: str = "train"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class WordVector:
     """A word and its vector: numbers with blanks between them, as a text takes a quarter of the memory of so many."""
 

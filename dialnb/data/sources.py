@@ -130,7 +130,7 @@ def load_registry() -> dict[str, Source]:
 def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
     """The rows of files.tsv by source; an official URL of sources.yaml comes before the pinned copy."""
     copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
-    found = {}
+    found: dict[str, list[SourceFile]] = {}
     for row in _rows("files.tsv"):
         name, key = row["source"], unquote(row["path"])
         copy = copies[name, row["copy"]]

@@ -27,9 +27,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
+from io import BufferedIOBase
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import platformdirs
@@ -73,7 +74,8 @@ class Store:
         self.cache = Path(cache or os.environ.get("DIALNB_CACHE") or platformdirs.user_cache_dir("dialnb")).expanduser()
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
-        self.trusted, self.web_mirrors, self.mirror_folders = {}, [], []
+        self.trusted: dict[Path, tuple[int, ...]] = {}
+        self.web_mirrors, self.mirror_folders = [], []
         for root in split_roots(self.mirror):
             folder = Path(root).expanduser()
             if root.startswith(WEB):
@@ -314,7 +316,7 @@ class Wanted:
                 records = self._records() | {f"{self.source.name}/{self.file.key}": entry}
                 write_json(self.store.cache / "recorded.json", dict(sorted(records.items())))
 
-    def verify(self, raw: Path, sink: BinaryIO | None = None) -> str:
+    def verify(self, raw: Path, sink: IO[bytes] | None = None) -> str:
         """sha256 of the uncompressed bytes of `raw`, once they are known to be right; copies them into `sink`."""
         digest, size = hashlib.sha256(), 0
         with _uncompressed(raw, self.file.key) as stream:
@@ -388,7 +390,7 @@ def split_roots(setting: str) -> list[str]:
 
 
 @contextmanager
-def _uncompressed(raw: Path, key: str) -> Iterator[BinaryIO]:
+def _uncompressed(raw: Path, key: str) -> Iterator[BufferedIOBase]:
     """The bytes of `raw`, gunzipped unless the file itself is a gzip file upstream."""
     with raw.open("rb") as file:
         packed = not key.endswith(GZIPPED) and file.read(2) == b"\x1f\x8b"

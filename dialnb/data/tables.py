@@ -26,9 +26,9 @@ FORMAT = 1
 Skipped = dict[str, int]
 """How much a reader left out, by reason."""
 
-fields = functools.cache(typing.get_type_hints)
+fields: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 """The fields of a record with their types, in order."""
-cells_of = functools.cache(lambda record: operator.attrgetter(*fields(record)))
+cells_of: Callable[[Any], Callable[[Any], Any]] = functools.cache(lambda record: operator.attrgetter(*fields(record)))
 """The function that takes the fields of such a record, in order."""
 
 
@@ -38,7 +38,7 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
     if typing.get_origin(hint) is tuple:
         item = decoder(typing.get_args(hint)[0])
         return tuple if item is _as_it_is else lambda cells: tuple([item(cell) for cell in cells])
-    if not dataclasses.is_dataclass(hint):
+    if not (isinstance(hint, type) and dataclasses.is_dataclass(hint)):
         return _as_it_is
     parts = [decoder(inner) for inner in fields(hint).values()]
     deep = [(place, part) for place, part in enumerate(parts) if part is not _as_it_is]
@@ -57,7 +57,7 @@ def _as_it_is(cell: Any) -> Any:
     return cell
 
 
-def field_of(cells: Iterable[list], record: type, name: str) -> list:
+def field_of(cells: Iterable[list], record: Any, name: str) -> list:
     """One field of each record; the default where it is missing at the end."""
     place, default = list(fields(record)).index(name), record.__dataclass_fields__[name].default
     return [cell[place] if place < len(cell) else default for cell in cells]

@@ -34,7 +34,7 @@ def with_universal_acts(dialogues: Iterable[Dialogue], dataset: str) -> list[Dia
                     f"{dataset} dialogue {dialogue.id}: the {utterance.speaker}'s act {missing[0]!r} has no universal "
                     "act; add it to dialnb/examples/acts.yaml"
                 )
-            acts = dict.fromkeys(known[act] for act in utterance.acts if known[act])
+            acts = dict.fromkeys(new for act in utterance.acts if (new := known[act]))
             utterances.append(replace(utterance, acts=tuple(acts)))
         translated.append(replace(dialogue, utterances=tuple(utterances)))
     return translated

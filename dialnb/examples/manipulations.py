@@ -12,10 +12,10 @@ Windows, targets, foreign utterances and permutations are redrawn every time a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -24,7 +24,7 @@ from numpy.random import Generator
 from dialnb.data.records import SelectionGroup, conversation_of
 from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Batch
-from dialnb.tokens import Numbers, Tokens, joined, offsets_of, stretches
+from dialnb.tokens import Integers, Numbers, Tokens, joined, offsets_of, stretches
 
 TASKS = ("insertion", "deletion", "search")
 PROTOCOLS = ("paper", "code")
@@ -101,7 +101,11 @@ def manipulate(
     """
     if len(utterances) < 2:
         return []
-    make = {"insertion": insertion, "deletion": partial(deletion, foreign=foreign), "search": search}
+    make: dict[str, Callable[..., Manipulation]] = {
+        "insertion": insertion,
+        "deletion": partial(deletion, foreign=foreign),
+        "search": search,
+    }
     made = []
     for task in tasks:
         room = WINDOW - (protocol == "code" and task == "deletion")
@@ -112,7 +116,7 @@ def manipulate(
     return made
 
 
-def trim(first: ndarray, second: ndarray, room: int) -> tuple[ndarray, ndarray]:
+def trim(first: Any, second: Any, room: int) -> tuple[Any, Any]:
     """How many tokens the first part loses at its front and the second at its end: while both exceed ``room``, one from
     the first if it is the longer one, otherwise one from the second. Also for many inputs at once.
 
@@ -166,7 +170,9 @@ class Layout:
         ids = joined([[self.cls, self.sep], spoken.ids, said.ids])
         starts = 0, 2 + ends[before] + lost, 1, 2 + ends[-1] + said.offsets[responses], 1
         lengths = np.column_stack(np.broadcast_arrays(1, first - lost, 1, second - shortened, 1))
-        types = np.repeat(np.resize(np.int8([0, 0, 0, 1, 1]) * self.second_segment, lengths.size), lengths.ravel())
+        types = np.repeat(
+            np.resize(np.array([0, 0, 0, 1, 1], np.int8) * self.second_segment, lengths.size), lengths.ravel()
+        )
         where = stretches(np.column_stack(np.broadcast_arrays(*starts)), lengths)
         return Tokens(ids[where], offsets_of(lengths.sum(1)), types)
 
@@ -196,7 +202,7 @@ class Layout:
         if marks is not None:  # up to the middle of what is before the target and what is after it
             front = int(np.clip(2 * marks[target] - len(start) + lost, 0, 2 * lost)) // 2
         kept = start[front : len(start) - (lost - front)]
-        tail = [end[: len(end) - shortened], [self.sep]] if second else []
+        tail: list[Integers] = [end[: len(end) - shortened], [self.sep]] if second else []
         ids = joined([[self.cls], kept, [self.sep], *tail])
         types = np.zeros(len(ids), np.int8)
         types[len(kept) + 2 :] = self.second_segment
@@ -267,12 +273,12 @@ class ManipulationExamples:
         return found
 
     def batch(self, rows: ndarray, rng: Generator) -> Batch:
-        asked = rows
+        asked: Integers = rows
         if self.negatives == "redrawn":
             right = np.flatnonzero(self.labels)
             asked = [row if self.labels[row] else self._elsewhere(row, right, rng) for row in rows]
-        inputs = []
-        numbers = {task: [] for task in self.tasks}  # of the task's inputs
+        inputs: list[Input] = []
+        numbers: dict[str, list[int]] = {task: [] for task in self.tasks}  # of the task's inputs
         for row in rows[self.labels[rows] == 1]:
             for drawn in self.draw(row, rng):
                 numbers[drawn.task].append(len(inputs))
@@ -288,7 +294,7 @@ class ManipulationExamples:
         tokens = Tokens.concatenate([self.selections(rows, asked), input_tokens(inputs)])
         return Batch(len(rows), {"inputs": tokens}, arrays, counts)
 
-    def selections(self, rows: Sequence[int], asked: Sequence[int] | None = None) -> Tokens:
+    def selections(self, rows: Integers, asked: Integers | None = None) -> Tokens:
         """The inputs of rows for response selection, with their own responses or those of other rows."""
         responses = self.responses[rows if asked is None else asked]
         return self.layout.selections(self.said, (self.contexts[row] for row in rows), responses)
@@ -325,5 +331,5 @@ def manipulation_examples(
             contexts.append(context)
             columns.append((texts[response], label, conversation))
     layout, pieces = Layout.of(encoder, max_length), bare_pieces(encoder, list(texts), cache)
-    columns = np.array(columns).reshape(-1, 3).T
-    return ManipulationExamples(layout, pieces, contexts, *columns, tasks, protocol, negatives)
+    responses, labels, origins = np.array(columns).reshape(-1, 3).T
+    return ManipulationExamples(layout, pieces, contexts, responses, labels, origins, tuple(tasks), protocol, negatives)

@@ -8,7 +8,8 @@ masks ten fixed copies of it; here segments, next sentences and masks are redraw
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy import ndarray
@@ -41,7 +42,7 @@ class MaskedExamples:
     probability: float = 0.15
 
     @classmethod
-    def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> MaskedExamples:
+    def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> Self:
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise DataError(f"the tokenizer of encoder {encoder.name!r} has no mask token, so nothing can be masked")
@@ -97,11 +98,11 @@ class MaskedPairExamples(PairExamples):
 class WholeWordMasks(MaskedExamples):
     """BERT's whole-word masking: words are chosen until 15 % of a sequence's pieces, at most ``limit``, are masked."""
 
-    continues: ndarray | None = None  # which ids continue a word ("##ing")
+    continues: ndarray = field(init=False)  # which ids continue a word ("##ing")
     limit: int = 70
 
     @classmethod
-    def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> WholeWordMasks:
+    def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> Self:
         masks = super().from_tokens(encoder, tokens, probability)
         masks.continues = continuing_pieces(encoder.tokenizer)
         return masks
@@ -172,7 +173,8 @@ def dialogue_runs(
     layout = Layout.of(encoder, max_length)
     room = layout.max_length - 3
     pieces = [np.append(piece[: room - 1], layout.eot) for piece in bare_pieces(encoder, list(texts), cache)]
-    runs, dialogues = [], []
+    runs: list[Pieces] = []
+    dialogues = []
     for dialogue, context in enumerate(numbers):
         length = room + 1
         for number in context:

@@ -86,6 +86,7 @@ class MatchingExamples:
     tokens: Tokens
     turns: ndarray
     candidates: ndarray
+    share: float = 1.0  # of the groups that could be made
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -114,7 +115,8 @@ def matching_examples(
 
     ``flat`` joins the context, in the order it was said, into one sequence (SiameseBERT-m).
     """
-    contexts, answers = [], []
+    contexts = []
+    answers: list[str] = []
     for group in groups:
         if len(group.candidates) <= negatives:
             raise DataError(f"{negatives} negatives wanted, but a group has {len(group.candidates) - 1}: ask for fewer")
@@ -160,7 +162,7 @@ def build_retrieval(
     def words_of(texts: list[str]) -> list[list[str]]:
         return bm25s.tokenize(texts, stopwords=None, return_ids=False, show_progress=False)
 
-    intents = {}
+    intents: dict[str, set[str]] = {}
     for text, intent in labelled:
         intents.setdefault(" ".join(text.split()), set()).add(intent)
     clear = [text for text, names in intents.items() if text and len(names) == 1]

@@ -28,7 +28,7 @@ def augmentation_of(records: Dataset) -> Augmentation:
 
 def selection_of(dialogues: Iterable[Dialogue], candidates: int = 2) -> list[SelectionGroup]:
     """For UMS, and for testing: every turn from the third on, its context, itself and turns of other dialogues."""
-    found = {}
+    found: dict[str, list[Dialogue]] = {}
     for dialogue in dialogues:
         found.setdefault(dialogue.split, []).append(dialogue)
     parts = [build_selection(own, candidates, np.random.default_rng(0)) for own in found.values()]

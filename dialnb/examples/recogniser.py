@@ -69,7 +69,7 @@ _TOKEN = re.compile(r"'s\b|\w+(?:[&.-]\w+)*")
 def gazetteer() -> dict[tuple[str, ...], str]:
     """Names as tuples of words -> label."""
     listed = read_yaml(__file__, "gazetteer.yaml")
-    found = {(name,): "GPE" for name in AFTER_PREPOSITION}
+    found: dict[tuple[str, ...], str] = {(name,): "GPE" for name in AFTER_PREPOSITION}
     for label, lists in listed.items():
         for name in chain(*lists):
             found[tuple(_TOKEN.findall(name))] = label

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice, product
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -60,7 +61,7 @@ def make_template(utterance: IntentUtterance, typed: bool = False) -> str:
 
 def entity_book(utterances: Iterable[IntentUtterance]) -> EntityBook:
     """Slot type -> how often each value occurs; ``most_common`` has ties in first-seen order."""
-    book = {}
+    book: EntityBook = {}
     for utterance in utterances:
         for slot in utterance.slots:
             book.setdefault(slot_type(slot.name), Counter())[slot.value] += 1
@@ -124,7 +125,7 @@ class Augmentation(Sequence[str]):
         pieces, slots = cut_at_slots(utterance)
         own = tuple(slot.value for slot in slots)
         options = [self.top.get(slot_type(slot.name)) or [slot.value] for slot in slots]
-        fillings = islice(product(*options), MOST)
+        fillings: Iterable[tuple[str, ...]] = islice(product(*options), MOST)
         if self.fill == "one_at_a_time":
             fillings = [(*own[:i], value, *own[i + 1 :]) for i, values in enumerate(options) for value in values]
         template = _around(pieces)
@@ -133,7 +134,7 @@ class Augmentation(Sequence[str]):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         return self.texts[index]
 
     @cached_property

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import Any
+from typing import Any, TypeVar
 
 from dialnb.data.records import Record, Texts, Utterance
 from dialnb.data.sources import get_source, known_name
@@ -36,6 +36,7 @@ from dialnb.data.tables import Table
 from dialnb.errors import DataError
 
 Records = Iterator[Record]
+Value = TypeVar("Value")
 TRAIN_DEV_TEST = ("train", "dev", "test")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 SPLITS = {name: name for name in TRAIN_DEV_TEST}
@@ -165,7 +166,7 @@ class Reader:
     sources: Texts
     function: Callable[..., Records]
 
-    def __call__(self, files: Files, variant: str | None = None) -> Records:
+    def __call__(self, files: Files, variant: str | None = None) -> Iterator[Any]:
         """Yield the records; an error in a row names its place."""
         variant = self.variant(variant)
         try:
@@ -211,7 +212,7 @@ def reader(
 @functools.cache
 def all_readers() -> dict[str, Reader]:
     """Every reader of this package by dataset name."""
-    found = {}
+    found: dict[str, Reader] = {}
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         for item in vars(importlib.import_module(info.name)).values():
             if isinstance(item, Reader) and found.setdefault(item.dataset, item) is not item:
@@ -225,7 +226,7 @@ def get_reader(dataset: str) -> Reader:
     return known[known_name("dataset", dataset, known)]
 
 
-def unique(values: Iterable[str]) -> Texts:
+def unique(values: Iterable[Value]) -> tuple[Value, ...]:
     """Each value once, in order of first appearance."""
     return tuple(dict.fromkeys(values))
 

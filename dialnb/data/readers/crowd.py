@@ -41,7 +41,8 @@ def _mdc_messages(files: Files, key: str) -> Iterator[tuple[str, Utterance]]:
     rows = csv.reader(files.lines(key, encoding="utf-8-sig"), delimiter="\t", strict=True)
     next(rows, None)  # the names of the columns
     for session, _, _, speaker, text, *cells in rows:
-        names, slots = [], []
+        names = []
+        slots: list[Slot] = []
         for cell in cells:
             if cell.strip():
                 match = ACT.fullmatch(cell)

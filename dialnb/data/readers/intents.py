@@ -26,9 +26,9 @@ def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[Texts]:
         yield lines
 
 
-def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Records:
+def head_and_tail(rows: Iterable[IntentUtterance], percent: int) -> Iterator[IntentUtterance]:
     """DSE's re-split: per class, in file order, the first ``percent`` % (rounded up) are train, the rest is test."""
-    classes = {}
+    classes: dict[str, list[IntentUtterance]] = {}
     for item in rows:
         classes.setdefault(item.intent, []).append(item)
     for items in classes.values():
@@ -80,7 +80,7 @@ def read_snips(files: Files, variant: str) -> Records:
     yield from rows if variant == "original" else head_and_tail(rows, 90)
 
 
-def read_snips_json(files: Files) -> Records:
+def read_snips_json(files: Files) -> Iterator[IntentUtterance]:
     """The original files, class by class, training rows first. They are UTF-8, but for a line of latin-1 in one."""
     found = files.matching("2017-06-custom-intent-engines/*.json")
     for key, data in sorted(found, key=lambda item: (item[0].split("/")[1], "validate_" in item[0])):
@@ -231,7 +231,7 @@ def read_massive(files: Files, variant: str) -> Records:
                 yield IntentUtterance(text, intent, known.get(text, ()), intent.partition("_")[0], split)
 
 
-def slurp_rows(files: Files, *parts: str) -> Records:
+def slurp_rows(files: Files, *parts: str) -> Iterator[IntentUtterance]:
     """SLURP's text annotation. The intent is scenario_action, as MASSIVE has it: a few rows of SLURP say less."""
     for part in parts:
         for item in files.json_lines(f"dataset/slurp/{part}.jsonl"):

@@ -88,7 +88,7 @@ def messages(files: Files, log: Log) -> tuple[Utterance, ...]:
     return tuple(line for line in log if isinstance(line, Utterance))
 
 
-def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Records:
+def read_conversations(files: Files, name: str, data: bytes, split: str, logs: dict[str, Log]) -> Iterator[Dialogue]:
     """The gold conversations: rows ``LOG:line line ...`` name the lines (from 0) that belong together. Of the ``logs``
     lines without annotation are left."""
     annotated, rest = 0, {log: list(lines) for log, lines in logs.items()}
@@ -114,12 +114,12 @@ def thread(date: str, log: Log) -> Iterator[Dialogue]:
     Who addresses somebody for the first time answers what that one said last to nobody. What names nobody goes to the
     conversation that its speaker is in, if there is exactly one.
     """
-    people = {line.speaker.lower(): line.speaker for line in log if isinstance(line, Utterance)}
-    open_talks = {}
-    found, loose = [], {}  # conversations, and the last line of each speaker that is in none
-    for number, line in enumerate(log):
-        if not isinstance(line, Utterance):
-            continue
+    said = {number: line for number, line in enumerate(log) if isinstance(line, Utterance)}
+    people = {line.speaker.lower(): line.speaker for line in said.values()}
+    open_talks: dict[frozenset[str], list[int]] = {}
+    found = []
+    loose: dict[str, int] = {}  # the last line of each speaker that is in no conversation
+    for number, line in said.items():
         open_talks = {pair: talk for pair, talk in open_talks.items() if number - talk[-1] <= REACH}
         named = ADDRESSED.match(line.text)
         other = people.get(named[1].lower(), line.speaker) if named else line.speaker
@@ -137,7 +137,7 @@ def thread(date: str, log: Log) -> Iterator[Dialogue]:
         else:
             loose[line.speaker] = number
     for lines in found:
-        yield Dialogue(f"{date}~{lines[0]}", tuple(log[number] for number in lines), split="train")
+        yield Dialogue(f"{date}~{lines[0]}", tuple(said[number] for number in lines), split="train")
 
 
 def merge_turns(dialogue: Dialogue) -> Dialogue:
@@ -190,7 +190,7 @@ def draw_negatives(
         yield from generator.permutation(len(pool))
 
     taken = {_plain(response)}
-    negatives = []
+    negatives: list[str] = []
     for index in draws():
         if len(negatives) == wanted:
             return negatives

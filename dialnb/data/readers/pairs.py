@@ -73,7 +73,7 @@ def read_snli(files: Files, variant: str) -> Records:
         if variant == "official":
             found = files.matching(f"*{file}", "snli_1.0.zip")
         else:
-            found = files.find(file) if split != "train" else ()
+            found = files.find(file) if split != "train" else iter(())
         for name, data in found:
             yield from inference_items(files, files.json_lines(name, data), split)
 

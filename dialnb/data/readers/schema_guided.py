@@ -23,7 +23,7 @@ def read_sgd(files: Files) -> Records:
 
 def _schema_guided(files: Files, turns: list[Any]) -> Iterator[Utterance]:
     """The turns of one dialogue. Where two intents are active, the one that was not so before is the turn's."""
-    active = []
+    active: list[str] = []
     for turn in turns:
         text, frames, speaker = turn["utterance"], turn["frames"], turn["speaker"].lower()
         slots, acts = [], []

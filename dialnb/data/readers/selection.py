@@ -59,7 +59,7 @@ def in_tens(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def in_runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Rows of one context, cut before a positive that follows a negative: two samples may share a context."""
-    group = []
+    group: list[Row] = []
     for row in rows:
         if group and (row.context != group[-1].context or row.label > group[-1].label):
             yield group
@@ -69,7 +69,7 @@ def in_runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield group
 
 
-def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bool) -> Records:
+def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bool) -> Iterator[SelectionGroup]:
     """Groups of rows as records.
 
     Ties in a ranking are kept in file order by some scorers, which favours a positive that is listed first: where a
@@ -83,7 +83,7 @@ def selection_groups(groups: Iterable[list[Row]], split: str, positive_first: bo
         yield SelectionGroup(f"{split}-{number}", group[0].context, responses, labels, split)
 
 
-def read_corpus(files: Files, names: Texts, tens: Texts, positive_first: bool) -> Records:
+def read_corpus(files: Files, names: Texts, tens: Texts, positive_first: bool) -> Iterator[SelectionGroup]:
     """A corpus in files named after their split; the rows of the splits in ``tens`` come in tens."""
     for name, data in files.find(*names, official=names == OFFICIAL):
         split = SPLITS[basename(name).partition(".")[0]]
@@ -194,7 +194,7 @@ def retrieval_queries(files: Files, name: str, data: bytes, split: str) -> Recor
         yield RetrievalQuery(number, text, unique_relevant, unique_irrelevant, intent, split)
 
 
-def matching_groups(lines: Iterable[str]) -> Records:
+def matching_groups(lines: Iterable[str]) -> Iterator[MatchingGroup]:
     """Six fields: utterances before, after, speaker roles, a constant, candidates (the true one first), labels."""
     for line in lines:
         before, after, roles, _, candidates, labels = (tuple(cell.split("|")) for cell in line.split("\t"))

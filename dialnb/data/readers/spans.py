@@ -21,7 +21,8 @@ def tagged(tokens: Sequence[str], tags: Sequence[str]) -> Annotated:
     """
     if len(tokens) != len(tags):
         raise ValueError(f"{len(tokens)} tokens but {len(tags)} tags")
-    text, spans, previous, start = " ".join(tokens), [], "O", 0
+    spans: list[tuple[str, int, int]] = []
+    text, previous, start = " ".join(tokens), "O", 0
     for token, tag in zip(tokens, tags):
         prefix, _, name = tag.partition("-")
         if tag != "O" and (prefix not in ("B", "I") or not name):

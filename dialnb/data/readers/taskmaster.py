@@ -74,7 +74,8 @@ def _utterance(turn: Any) -> Utterance:
 
 def _delexicalised(files: Files, key: str, split: str) -> Records:
     """``## id``, then ``* user`` and ``- assistant`` lines; a placeholder such as _time.start_ is kept as a slot."""
-    name, utterances = "", []
+    name = ""
+    utterances: list[Utterance] = []
     for line in chain(files.lines(key), [""]):
         head, _, text = line.strip().partition(" ")
         text = text.strip()
@@ -95,7 +96,7 @@ def _shard(files: Files, key: str) -> Records:
 
     Of several rows of one conversation the longest is kept; calls of the ticket service between the turns are not text.
     """
-    longest = {}
+    longest: dict[str, list[Utterance]] = {}
     for recent, target, name in csv.reader(files.lines(key), delimiter="\t"):
         recent, _, before = recent.partition("<C>")
         parts = MARKER.split(before + recent + target)[1:]

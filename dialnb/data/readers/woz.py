@@ -33,7 +33,7 @@ def read_woz(files: Files) -> Records:
 def labelled_user(turn: Any) -> Utterance:
     """A user turn with ``turn_label`` pairs: (slot, value) if something is told, ("request", slot) if asked for."""
     told = tuple(Slot(name or "this", value) for name, value in turn["turn_label"] if name != "request")
-    acts = ("inform",) if told else ()
+    acts: Texts = ("inform",) if told else ()
     if len(told) < len(turn["turn_label"]):
         acts += ("request",)
     return Utterance("user", turn["transcript"], acts, told)
@@ -83,7 +83,7 @@ def read_multiwoz(files: Files, variant: str) -> Records:
 def _official_multiwoz(files: Files) -> Records:
     """MultiWOZ_2.1.zip: all dialogues in data.json, two lists of held-out names, system acts in a file of their own."""
     found = {basename(name): data for name, data in files.matching("*", "data/MultiWOZ_2.1.zip")}
-    splits = {}
+    splits: dict[str, str] = {}
     for split, stem in (("dev", "valListFile"), ("test", "testListFile")):
         listed = found.get(f"{stem}.txt", found.get(f"{stem}.json"))
         if listed is None or "data.json" not in found:
@@ -118,7 +118,7 @@ def _multiwoz(
 def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[list[Any]]) -> Slots:
     """Slots with a value, and their place where the annotated words (first and last token) are those of the value."""
     tokens = text.split(" ")
-    placed = {}
+    placed: dict[tuple[str, str], Slot] = {}
     for act, name, words, first, last in spans:
         slot = token_slot(name, tokens, first, last + 1)
         if slot.value.lower() == words.lower():
@@ -150,7 +150,7 @@ def read_dstc2(files: Files, variant: str) -> Records:
         for name, item in zip(names, items):
             labelled = read_session(files, raw, f"{RAW}/{name}") if f"{RAW}/{name}/log.json" in raw else []
             files.place = f"{file} dialogue {name}"
-            utterances = []
+            utterances: list[Utterance] = []
             for turn in item["dialogue"]:
                 place = len(utterances)
                 system, user = labelled[place : place + 2] or (None, None)
@@ -167,7 +167,7 @@ def read_dstc2(files: Files, variant: str) -> Records:
 
 def _acts_by_text(files: Files) -> dict[str, Texts]:
     """Lower-cased system text -> its most frequent acts; the records are acts, template, text and a blank line."""
-    found = defaultdict(Counter)
+    found: dict[str, Counter[Texts]] = defaultdict(Counter)
     for part in ("train", "valid", "test"):
         key = f"src/data/{part}_data"
         lines = [*files.lines(key), ""]
