@@ -10,16 +10,18 @@ Four ways, one meaning (softmax(q k^T / sqrt(head)) v with dropout on the probab
   than 32 tokens: fine-tuning at 128 kept the host busy for minutes and the GPU idle, most likely compiling ``short``.
 """
 
+from contextlib import suppress
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dialnb.tokens import Packed
 
-try:
+kernels: Any = None
+with suppress(ImportError):  # no Triton on this machine
     from dialnb.models import kernels
-except ImportError:  # no Triton on this machine
-    kernels = None
 
 NARROW = (torch.bfloat16, torch.float16)
 SHORT = 128

@@ -52,11 +52,13 @@ class Coupling(nn.Module):
 
     def __init__(self, dim: int, generator: torch.Generator) -> None:
         super().__init__()
+        self.order: Tensor
         self.register_buffer("order", torch.randperm(dim, generator=generator))
         self.kept = dim // 2
-        self.net = nn.Sequential(nn.Linear(self.kept, 128), nn.ReLU(), nn.Linear(128, 2 * (dim - self.kept)))
-        nn.init.normal_(self.net[0].weight, std=self.kept**-0.5, generator=generator)
-        for parameter in (self.net[0].bias, *self.net[2].parameters()):  # every layer starts as a permutation
+        first, last = nn.Linear(self.kept, 128), nn.Linear(128, 2 * (dim - self.kept))
+        self.net = nn.Sequential(first, nn.ReLU(), last)
+        nn.init.normal_(first.weight, std=self.kept**-0.5, generator=generator)
+        for parameter in (first.bias, *last.parameters()):  # every layer starts as a permutation
             nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ def card(
     encoder, what: str, settings: Values, dialogues: Sequence[Conversation], result, summary: DataFrame, facts: Values
 ) -> str:
     """The card of an encoder that is ``what`` it says."""
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for dialogue in dialogues:
         counts[dialogue.corpus] += len(dialogue.utterances)
     read = []

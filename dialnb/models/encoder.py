@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        transformer: nn.Module,
+        transformer: Any,
         tokenizer,
         pooling: str = "mean",
         name: str = "encoder",
@@ -69,7 +69,9 @@ class Encoder(nn.Module):
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.graphs: Graphs | None = None  # recorded passes, while something trains the encoder on a GPU
-        self.memory = None  # a function that is asked in place of `encode`: it may have its vectors already
+        self.memory: Callable[..., np.ndarray] | None = (
+            None  # a function that is asked in place of `encode`: it may have its vectors already
+        )
         self.packed = packed_path.supports(transformer)
 
     @property
@@ -303,7 +305,9 @@ def load_parts(
             )
             tokenizer = _tokenizer(where, safe)
         if folder is None:
-            folder = Path(snapshot_download(where, allow_patterns=READOUT, local_files_only=safe["local_files_only"]))
+            folder = Path(
+                snapshot_download(where, allow_patterns=[*READOUT], local_files_only=safe["local_files_only"])
+            )
     except (OSError, ValueError, SafetensorError) as error:
         if place.folder is None and safe["local_files_only"]:
             raise Offline(absent(place.name)) from error

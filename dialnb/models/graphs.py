@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,7 @@ def filled(batch: Packed) -> Packed:
     total = -(-(tokens + fillers) // unit) * unit
     ends = torch.from_numpy(np.linspace(tokens, total, fillers + 1)[1:].astype(np.int32))
     ends = ends.to(batch.starts.device, non_blocking=True)
-    longer = {
+    longer: dict[str, Any] = {
         name: F.pad(row, (0, total - tokens))
         for name in ("ids", "positions", "types")
         if (row := getattr(batch, name)) is not None
@@ -85,15 +86,15 @@ class Graphs:
     is recorded shares memory, so of passes that wait for their way back each takes a *place* with memory of its own.
     """
 
-    def __init__(self, encoder: nn.Module) -> None:
+    def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
         self.parameters = {name: p for name, p in encoder.named_parameters() if p.requires_grad}
         self.anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, Recorded] = {}
         self.taken: set[int] = set()
-        self.pools: dict[int, tuple[int, int]] = {}
-        self.stream = None  # of all recordings: along a stream alone they share memory
+        self.pools: dict[int, Any] = {}
+        self.stream: torch.cuda.Stream | None = None  # of all recordings: along a stream alone they share memory
 
     def __call__(self, batch: Packed, first_only: bool) -> Tensor:
         full = filled(batch)
@@ -132,7 +133,7 @@ class Graphs:
     def gradients(self) -> dict[str, Tensor]:
         return {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
 
-    def _record(self, batch: Packed, first_only: bool, learning: bool, pool: tuple[int, int]) -> Recorded:
+    def _record(self, batch: Packed, first_only: bool, learning: bool, pool: Any) -> Recorded:
         forward, backward, gradient = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), None
         # Leaves of its own: gradients go to a parameter by the stream of whatever pass still waits for its way back.
         leaves = {name: p.detach().requires_grad_() for name, p in self.parameters.items()}
@@ -155,16 +156,17 @@ class Graphs:
 def clear_gradients(optimiser: torch.optim.Optimizer, graphs: Graphs | None) -> None:
     """Make ready for the next step: gradients that graphs add to are cleared in place. All others are taken away, or
     the optimiser would move a head that the next step does not use."""
-    kept = graphs.gradients() if graphs else {}
+    parameters = graphs.parameters.values() if graphs else ()
+    kept = [(p, p.grad) for p in parameters if p.grad is not None]
     optimiser.zero_grad()
-    for name, gradient in kept.items():
-        graphs.parameters[name].grad = gradient
+    for parameter, gradient in kept:
+        parameter.grad = gradient
     if kept:  # none where the heads learn alone
-        torch._foreach_zero_(list(kept.values()))
+        torch._foreach_zero_([gradient for _, gradient in kept])
 
 
 @contextmanager
-def _capturing(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> Iterator[None]:
+def _capturing(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
     """Like torch.cuda.graph, which collects garbage first: seconds, over all shapes of many short trainings. Memory
     that is given back during a recording would spoil it, so garbage waits."""
     gc.disable()

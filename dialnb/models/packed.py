@@ -7,11 +7,13 @@ RoBERTa/XLM-R, ELECTRA and DistilBERT; ``supports`` says.
 """
 
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import partial
 from operator import attrgetter
 from platform import machine
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ from dialnb.models.attention import NARROW, attend, kernels, widened
 from dialnb.tokens import Packed
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "gelu": F.gelu,
     "relu": lambda x, out: F.relu(x, out is x),
     "gelu_new": partial(F.gelu, approximate="tanh"),
@@ -54,7 +56,7 @@ class _SmallProducts(ContextDecorator):
         with self.lock:
             if not self.passes:
                 self.before = mkldnn.enabled
-                mkldnn.enabled &= machine() != "aarch64"
+                mkldnn.enabled &= machine() != "aarch64"  # type: ignore[operator]  # a property, says nobody
             self.passes += 1
 
     def __exit__(self, *_) -> None:
@@ -73,7 +75,7 @@ class _SmallProducts(ContextDecorator):
 small_products = _SmallProducts()
 
 
-def supports(transformer: nn.Module) -> bool:
+def supports(transformer: Any) -> bool:
     """Whether this forward pass reproduces the given Hugging Face model."""
     config = transformer.config
     return (
@@ -84,7 +86,7 @@ def supports(transformer: nn.Module) -> bool:
 
 
 def packed_forward(
-    transformer: nn.Module,
+    transformer: Any,
     packed: Packed,
     dtype: torch.dtype | None = None,
     attention_dropout: bool = True,
@@ -165,7 +167,7 @@ def _norm(x: Tensor, part: Part, eps: float) -> Tensor:
     return F.layer_norm(wide, weight.shape, weight.to(wide.dtype), bias.to(wide.dtype), eps).to(x.dtype)
 
 
-def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, dropout: float) -> Tensor:
+def _embed(transformer: Any, packed: Packed, dtype: torch.dtype, dropout: float) -> Tensor:
     table = transformer.embeddings
     positions = packed.positions
     if transformer.config.model_type in ("roberta", "xlm-roberta", "camembert"):
@@ -181,7 +183,7 @@ def _embed(transformer: nn.Module, packed: Packed, dtype: torch.dtype, dropout: 
     return x
 
 
-def stack_of(transformer: nn.Module) -> nn.Module:
+def stack_of(transformer: Any) -> Any:
     """The part of a transformer that holds its layers."""
     return transformer.transformer if transformer.config.model_type == "distilbert" else transformer.encoder
 
@@ -192,11 +194,11 @@ def _layer(module: nn.Module) -> Layer:
     return Layer(*map(part_of, attrgetter(*names.split())(module)))
 
 
-def part_of(module: nn.Module) -> Part:
+def part_of(module: Any) -> Part:
     return module.weight, module.bias
 
 
-def _dropouts(transformer: nn.Module) -> tuple[float, ...]:
+def _dropouts(transformer: Any) -> tuple[float, float, float]:
     """Of attention's probabilities, of its output, and of everything else: none outside training."""
     config = transformer.config
     if not transformer.training:

@@ -145,7 +145,8 @@ def hub_snapshot(name: str) -> Path | None:
         found = [try_to_load_from_cache(name, file) for file in NEEDED]
     except ValueError:  # no name that the hub could know
         return None
-    return Path(found[0]).parent if all(isinstance(path, str) for path in found) else None
+    paths = [Path(path) for path in found if isinstance(path, str)]
+    return paths[0].parent if len(paths) == len(found) else None
 
 
 def can_ask_hub() -> bool:

@@ -110,11 +110,14 @@ def read_readout(folder: Path, pooling: str | None = None) -> tuple[Values, bool
     normalize, reads_prompt = False, True
     if pooling is None:
         pooling, normalize, reads_prompt = _read_modules(folder)
-    sizes = next((read_stored(folder / name, dict) for name in LENGTHS if (folder / name).is_file()), {})
+    sizes: dict[str, Any] = next(
+        (read_stored(folder / name, dict) for name in LENGTHS if (folder / name).is_file()), {}
+    )
     length = sizes.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 1):
         raise DataError(f"{folder} says max_seq_length {length!r}, expected a number of tokens")
-    prompts, prompt = read_stored(folder / PROMPTS, dict), ""
+    prompts = read_stored(folder / PROMPTS, dict)
+    prompt: Any = ""
     wanted = prompts.get("default_prompt_name")
     if wanted is not None:
         prompt = (prompts.get("prompts") or {}).get(wanted)
@@ -206,6 +209,6 @@ def read_stored(path: Path, kind: type) -> Any:
     except ValueError as error:
         raise DataError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(value, kind):
-        words = {dict: "an object", list: "a list", str: "a text"}
+        words: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
         raise DataError(f"{path} holds {words.get(type(value), 'a number')}, expected {words[kind]}")
     return value

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,7 @@ class Selector(nn.Module):
         super().__init__()
         self.encoder = add_marks(encoder, seed)
         self.max_length = min(max_length, encoder.max_length)
-        self.heads = nn.ModuleDict()
+        self.heads: Any = nn.ModuleDict()
         for name in ("selection", *TASKS):
             self.heads[name] = nn.Sequential(nn.Dropout(dropout), nn.Linear(encoder.dim, 1))
         generator, bound = torch.Generator().manual_seed(seed), encoder.dim**-0.5

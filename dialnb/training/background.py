@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from dialnb.examples.batches import Batch
@@ -25,7 +25,7 @@ class Ahead:
     def __init__(self, build: Callable[[int], list[Batch]], first: int, total: int) -> None:
         self._build, self._steps = build, iter(range(first, total))
         self._pool = ThreadPoolExecutor(1)
-        self._batches = deque()  # futures
+        self._batches: deque[Future[list[Batch]]] = deque()
 
     def get(self) -> list[Batch]:
         """The chunks of the next step."""

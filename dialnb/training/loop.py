@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
 from dialnb.files import digest_of
+from dialnb.models.encoder import Encoder
 from dialnb.models.graphs import SMALL, Graphs, can_replay, clear_gradients, going_first
 from dialnb.models.packed import small_products
 from dialnb.progress import Bar
@@ -60,12 +62,12 @@ class TrainingResult:
 
 @small_products
 def train(
-    encoder,
+    encoder: Encoder,
     objective: Objective,
     examples: Examples,
     settings: TrainingSettings,
     folder: str | Path | None = None,
-    on_epoch: Callable[[int, object], None] | None = None,
+    on_epoch: Callable[[int, Any], None] | None = None,
     name: str = "train",
     show_progress: bool = True,
 ) -> TrainingResult:
@@ -87,16 +89,32 @@ def _sent(values: Tensor) -> Callable[[], list[float]]:
         return there.tolist
     event = torch.cuda.Event()
     event.record()
-    return lambda: event.synchronize() or there.tolist()
+
+    def received() -> list[float]:
+        event.synchronize()
+        return there.tolist()
+
+    return received
 
 
 class _Run:
-    def __init__(self, encoder, objective, examples, settings, folder, on_epoch, name, show_progress) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        objective: Objective,
+        examples: Examples,
+        settings: TrainingSettings,
+        folder: str | Path | None,
+        on_epoch: Callable[[int, Any], None] | None,
+        name: str,
+        show_progress: bool,
+    ) -> None:
         self.accelerator = Accelerator(cpu=encoder.device.type == "cpu")
         self.rank, self.world = self.accelerator.process_index, self.accelerator.num_processes
         # alone on its own device: Accelerate's is that of the first training of the process
         device = self.accelerator.device if self.world > 1 else encoder.device
-        self.encoder, self.objective = self.both = nn.ModuleList([encoder, objective]).to(device)
+        self.both = nn.ModuleList([encoder, objective]).to(device)
+        self.encoder, self.objective = encoder, objective
         self.examples, self.settings, self.on_epoch, self.name = examples, settings, on_epoch, name
         self.folder = Path(folder) if folder is not None else None
         self.show_progress = show_progress and self.accelerator.is_main_process
@@ -350,7 +368,7 @@ class _Run:
         if self.encoder.device.type == "cuda":
             determinism = "seeded; GPU reductions may differ in the last bits"
             peak = torch.cuda.max_memory_allocated(self.encoder.device) - held_by_others
-        facts = {"settings": asdict(self.settings), "objective": self.objective.describe()}
+        facts: dict[str, Any] = {"settings": asdict(self.settings), "objective": self.objective.describe()}
         facts |= {"determinism": determinism, "processes": self.world, "packed": self.encoder.packed}
         curve = DataFrame(self.curve)
         curve.insert(1, "epoch", curve["step"] / self.plan.steps_per_epoch)
@@ -381,7 +399,7 @@ class _Run:
         return digest_of(json.dumps(said, sort_keys=True, default=str))
 
     def _state(self) -> Tensors:
-        tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
+        tensors: Tensors = {f"encoder.{n}": p for n, p in self.encoder.named_parameters() if p.requires_grad}
         tensors |= {f"objective.{n}": p for n, p in self.objective.state_dict().items()}
         for number, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{number}.{name}": moment for name, moment in moments.items()}

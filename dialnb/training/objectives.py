@@ -60,11 +60,11 @@ class PairObjective(Objective):
     ) -> None:
         super().__init__()
         check_known("head", head, HEADS)
-        named = isinstance(loss, str)
-        if named:
+        if isinstance(loss, str):
             check_known("pair loss", loss, PAIR_LOSSES)
-        self.function = PAIR_LOSSES[loss] if named else loss
-        name = loss if named else loss.__name__
+            name, self.function = loss, PAIR_LOSSES[loss]
+        else:
+            name, self.function = loss.__name__, loss
         known = [option for option in signature(self.function).parameters if option not in FROM_BATCH]
         for option in options:
             check_known(f"option of the {name} loss", option, known)

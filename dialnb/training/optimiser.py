@@ -1,7 +1,8 @@
 """What is trained, and how fast: frozen layers, parameter groups, Adam."""
 
+from typing import Any
+
 import torch
-from torch import nn
 
 from dialnb.errors import TrainingError
 from dialnb.models.packed import stack_of
@@ -9,7 +10,7 @@ from dialnb.training.objective import Objective
 from dialnb.training.settings import TrainingSettings
 
 
-def freeze_bottom_layers(transformer: nn.Module, count: int) -> None:
+def freeze_bottom_layers(transformer: Any, count: int) -> None:
     """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
     if count <= 0:
         return

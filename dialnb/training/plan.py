@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -60,7 +61,7 @@ class BatchPlan:
     def steps_per_epoch(self) -> int:
         return len(self.order)
 
-    def _shuffle(self, epoch: int) -> Sequence[ndarray]:
+    def _shuffle(self, epoch: int) -> Any:
         rng = np.random.default_rng([self.seed, 24, epoch])
         if self.computed:
             side = 1 << -(-self.size.bit_length() // 2)

@@ -69,13 +69,14 @@ def train_vocabulary(texts: Iterable[str], size: int):
     equally frequent pairs change from process to process; here letters are chosen, and all of them numbered, before.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizer
 
     texts, most = list(texts), size // 2
     draft = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     draft.normalizer = normalizers.BertNormalizer(lowercase=True)
     draft.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    counts, inner = Counter(), set()  # letters, and those that occur within a word
+    counts: Counter[str] = Counter()  # letters
+    inner: set[str] = set()  # those that occur within a word
     for text in texts:
         for word, _ in draft.pre_tokenizer.pre_tokenize_str(draft.normalizer.normalize_str(text)):
             counts.update(word)
@@ -90,7 +91,7 @@ def train_vocabulary(texts: Iterable[str], size: int):
         show_progress=False,
     )
     draft.train_from_iterator(texts, trainer)
-    return BertTokenizerFast(vocab=draft.get_vocab(), do_lower_case=True, model_max_length=512)
+    return BertTokenizer(vocab=draft.get_vocab(), do_lower_case=True, model_max_length=512)
 
 
 def new_transformer(kind: str, shape: dict, vocabulary: int):
@@ -136,7 +137,7 @@ def pretrain(
     said = (u for d in dialogues for u in d.utterances)
     tokenizer = start.tokenizer if start else train_vocabulary(said, recipe.vocabulary)
     with seeded(seed):
-        if recipe.shape == GOES_ON:  # BERT's body and ELECTRA's differ by the pooler
+        if start and recipe.shape == GOES_ON:  # BERT's body and ELECTRA's differ by the pooler
             config, weights = start.transformer.config, start.transformer.state_dict()
             shape = {name: getattr(config, name) for name in (*SHAPES["mini"], "max_position_embeddings")}
             body = new_transformer(recipe.kind, shape, config.vocab_size)
@@ -147,7 +148,7 @@ def pretrain(
         objective, examples = recipe.lessons(encoder, dialogues, cache or folder)
     settings = recipe.settings if device != "cpu" else replace(recipe.settings, precision="float32")
     result = train(encoder, objective, examples, settings, folder, name=name)
-    if recipe.kind == "electra":
+    if isinstance(objective, ReplacedTokenDetection):
         rng = np.random.default_rng(seed)
         asked = examples.batch(rng.permutation(len(examples))[:ASKED], rng)
         result.facts["skill"] = objective.skill(encoder.eval(), asked)

@@ -208,7 +208,7 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
         made = make(encoder, **options)
         dense = getattr(getattr(encoder.transformer, "pooler", None), "dense", None)
         if dense is not None:
-            head = made.heads["0"] if isinstance(made, PairObjective) else made.head
+            head: Any = made.heads["0"] if isinstance(made, PairObjective) else made.head
             head[0].load_state_dict(dense.state_dict())
         return made
 
@@ -223,7 +223,7 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
 
 def _groups(
     encoder,
-    sessions: Talks,
+    sessions: Sequence[Sequence[str]],
     cache: Cache,
     settings: TrainingSettings,
     negatives: int = 9,
@@ -359,7 +359,7 @@ def fit(
     recipe = get_recipe(recipe)
     settings, options = settings or recipe.settings, dict(options or {})
     model = recipe.prepare(encoder, **_known(recipe.prepare, options | {"seed": settings.seed}))
-    encoder = getattr(model, "encoder", model)
+    encoder = model.encoder if isinstance(model, Selector) else model
     wanted = _known(recipe.examples, options | {"settings": settings})
     examples = recipe.examples(encoder, recipe.read(data), cache=cache, **wanted)
     share = getattr(examples, "share", 1.0)  # of the data, where no more is ever looked at
@@ -369,7 +369,7 @@ def fit(
         most = recipe.heads_first["max_steps"]
         steps = options.get("head_steps") or min(most, settings.max_steps or most)
         layers = encoder.transformer.config.num_hidden_layers
-        alone = replace(settings, **recipe.heads_first | {"max_steps": steps, "epochs": steps, "freeze": layers})
+        alone = replace(settings, **{**recipe.heads_first, "max_steps": steps, "epochs": steps, "freeze": layers})
         train(encoder, objective, examples, alone, folder and folder / "heads", name=f"{recipe.name}, head alone")
     watch = on_epoch and (lambda epoch, _: on_epoch(epoch, model))
     whole = replace(settings, epochs=settings.epochs / share)
