@@ -60,7 +60,7 @@ def build_adversarial(groups: Groups, seed: int = 0, kind: str = "random") -> Ad
     draws = np.random.default_rng(seed).random((len(groups), 2))
     changed = []
     index = []
-    left_out = Counter()
+    left_out: Counter[str] = Counter()
     for number, (group, (first, second)) in enumerate(zip(groups, draws)):
         candidates = [text.strip() for text in group.candidates]
         true = {text for text, label in zip(candidates, group.labels) if label}

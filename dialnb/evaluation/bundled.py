@@ -3,6 +3,7 @@
 from pandas import DataFrame, concat
 
 from dialnb.data import Dataset, load
+from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
 from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.vectors import Examples, SupportsEncode
@@ -18,14 +19,14 @@ INTENT_SETS = {
 
 def train_and_test(records: Dataset, limit: Limit = None, split: str = "test") -> tuple[Examples, Examples]:
     """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
-    parts = {"train": [], split: []}
+    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
     for record in records.filter(split=tuple(parts)):
         if record.intent != "oos":
             parts[record.split].append(record)
     return parts["train"], thin(parts[split], limit)
 
 
-def intent_sets() -> dict[str, tuple[list, list]]:
+def intent_sets() -> dict[str, tuple[Examples, Examples]]:
     """Train and test utterances by the name the paper uses; out-of-scope rows are left out."""
     return {name: train_and_test(load(f"bundled/{source}", variant)) for name, (source, variant) in INTENT_SETS.items()}
 

@@ -74,7 +74,7 @@ def asked_actions(
     Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
     acts are unknown; in the official files it has none, and that is its label.
     """
-    found = {split: [] for split in SPLITS}
+    found: dict[str, list[ActionExample]] = {split: [] for split in SPLITS}
     for number, dialogue in enumerate(dialogues_of(records, dataset)):
         for example in next_act_examples([dialogue], separator=separator):
             if example.acts or records.variant == "official":
@@ -106,14 +106,14 @@ def conversations(records: Sequence) -> ndarray:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
+def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Any) -> DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
     parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
     groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
     return evaluate_actions(encoder, *parts.values(), dataset=dataset, acts=act_names(records, dataset), groups=groups)
 
 
-def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
+def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: Any) -> DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
     parts = asked_actions(records, dataset, **limits)
     groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
@@ -167,7 +167,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
     rows = []
     for group in np.unique(groups).tolist():
         held_out = (group + 1) % (groups.max() + 1)
-        folds = {split: [] for split in SPLITS}
+        folds: dict[str, list[InferenceItem]] = {split: [] for split in SPLITS}
         for item, number in zip(parts["test"], groups):
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
         found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
@@ -236,7 +236,7 @@ def run_diaeval(
     """
     encoder = as_encoder(encoder)
     rows = []
-    missing = {}
+    missing: dict[str, str] = {}
     for test in BENCHMARK:
         limits = {"groups": groups} if test.table == "T4" else {"limit": limit, "train_limit": train_limit}
         sets, lacking = named_data("wmdc", test.data, data)

@@ -23,6 +23,7 @@ from transformers import get_linear_schedule_with_warmup
 from dialnb.errors import TrainingError
 from dialnb.evaluation.metrics import Score
 from dialnb.evaluation.sampling import few_shot_splits
+from dialnb.models.encoder import Encoder
 from dialnb.models.graphs import Graphs, can_replay, clear_gradients, going_first
 from dialnb.models.packed import small_products
 from dialnb.seeding import seeded
@@ -111,7 +112,7 @@ def finetune(
 
 
 @contextmanager
-def _fast_on_gpu(encoder: nn.Module, narrow: bool) -> Iterator[Graphs | None]:
+def _fast_on_gpu(encoder: Encoder, narrow: bool) -> Iterator[Graphs | None]:
     """Where there is a GPU, replay the encoder's passes, in bfloat16 or in float32 with TF32 in matrix products."""
     if not can_replay(encoder):
         yield None
@@ -129,7 +130,7 @@ def _fast_on_gpu(encoder: nn.Module, narrow: bool) -> Iterator[Graphs | None]:
 class Classifier(nn.Module):
     """Dropout and a linear layer on the mean-pooled output of a clone of the encoder."""
 
-    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
+    def __init__(self, encoder: Encoder, classes: int, dropout: float) -> None:
         super().__init__()
         self.encoder = encoder.clone()
         self.dropout = nn.Dropout(dropout)
@@ -142,7 +143,7 @@ class Classifier(nn.Module):
 
 
 def fit_classifier(
-    encoder: nn.Module,
+    encoder: Encoder,
     train: tuple[Tokens, ndarray],
     validation: tuple[Tokens, ndarray],
     score: Score,
@@ -171,7 +172,7 @@ def fit_classifier(
 
 
 def few_shot_logits(
-    encoder: nn.Module,
+    encoder: Encoder,
     train: tuple[Sequence[str], ndarray],
     labels: Sequence[Hashable],
     test: Sequence[str],
@@ -186,8 +187,8 @@ def few_shot_logits(
     texts, targets = train
     tokens, asked = (encoder.tokenize(part, recipe.max_length) for part in (texts, test))
     for (k, seed), split in few_shot_splits(labels, *draws).items():
-        parts = [(tokens[part], targets[part]) for part in (split.train, split.validation)]
-        logits = in_batches(fit_classifier(encoder, *parts, score, recipe), asked)
+        learned, held_out = ((tokens[part], targets[part]) for part in (split.train, split.validation))
+        logits = in_batches(fit_classifier(encoder, learned, held_out, score, recipe), asked)
         settings = {"protocol": "code", "n": len(test), "method": "fine-tuning", "seed": seed, "shots": k}
         yield logits, {**settings, "train_size": len(split.train)}
 

@@ -20,7 +20,7 @@ from dialnb.evaluation.vectors import normalise
 from dialnb.examples.manipulations import bare_pieces, manipulation_examples
 from dialnb.examples.readings import thin
 from dialnb.models.selector import add_marks
-from dialnb.tokens import joined, offsets_of
+from dialnb.tokens import Integers, joined, offsets_of
 
 WEIGHTINGS = ("TF-IDF", "BM25")
 SATURATION, LENGTH = 1.2, 0.75
@@ -64,7 +64,7 @@ class Lexical:
         weights[list(self.tokenizer.get_added_vocab().values())] = 0
         return weights
 
-    def counts(self, ids: Sequence[Sequence[int]]) -> sparse.csr_matrix:
+    def counts(self, ids: Sequence[Integers]) -> sparse.csr_matrix:
         """How often each piece occurs in each sequence [n, vocabulary]."""
         flat, starts = joined(ids, np.int64), offsets_of([len(row) for row in ids])
         found = sparse.csr_matrix((np.ones(len(flat)), flat, starts), (len(ids), len(self.tokenizer)))

@@ -63,7 +63,7 @@ class Foreign:
 @contextlib.contextmanager
 def reading(model: Any, max_length: int | None, truncate: str) -> Iterator[None]:
     """Let a SentenceTransformer read at most so many tokens, cut on this side, for a while."""
-    tokenizer = getattr(model, "tokenizer", None)
+    tokenizer: Any = getattr(model, "tokenizer", None)
     if not hasattr(tokenizer, "truncation_side"):
         yield
         return

@@ -8,7 +8,7 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from inspect import Parameter, signature
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from numpy import ndarray
@@ -16,6 +16,7 @@ from pandas import DataFrame, concat
 
 from dialnb.errors import DataError
 from dialnb.files import Fields, Values
+from dialnb.tokens import Integers
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
@@ -23,13 +24,13 @@ Score = Callable[[ndarray, ndarray], float]
 """A validation metric: of logits and targets."""
 RowsScore = Callable[[ndarray], Mapping[str, float]]
 """Values by metric: of the numbers of test rows."""
-Scores = Iterator[tuple[Mapping[str, float], Values]]
+Scores = Iterator[tuple[Mapping[str, SupportsFloat], Values]]
 """What an evaluator yields: values by metric, and the settings that they were reached with (protocol, n, seed ...)."""
 
 stacked = partial(concat, ignore_index=True)  # data frames one below the other
 
 
-def tidy_rows(values: Mapping[str, float], *, n: int | Mapping[str, int], **settings: Any) -> list[Values]:
+def tidy_rows(values: Mapping[str, SupportsFloat], *, n: int | Mapping[str, int], **settings: Any) -> list[Values]:
     """One row per metric of ``values``; ``n`` is the number of test items behind all, or behind each metric.
 
     The settings are task, dataset, protocol, seed where it is not 0, and whatever else tells rows apart.
@@ -62,7 +63,7 @@ def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., Data
 
         known, added = signature(scores), Parameter("dataset", Parameter.KEYWORD_ONLY, annotation=str)
         taken = sorted([*known.parameters.values(), added], key=lambda parameter: parameter.kind)
-        evaluate.__signature__ = known.replace(parameters=taken, return_annotation=DataFrame)
+        vars(evaluate)["__signature__"] = known.replace(parameters=taken, return_annotation=DataFrame)
         return evaluate
 
     return make
@@ -84,7 +85,7 @@ def group_values(score: RowsScore, groups: ndarray) -> dict[int, dict[str, float
     if len(names) == 1:
         return {names[0]: dict(whole)}
     without = [score(np.flatnonzero(groups != name)) for name in names]
-    values = {name: {} for name in names}
+    values: dict[Any, dict[str, float]] = {name: {} for name in names}
     for metric, value in whole.items():
         left = np.array([scores[metric] for scores in without])
         moved = (len(names) - 1) * (left.mean() - left)
@@ -183,12 +184,12 @@ def list_metrics(
     return values
 
 
-def pad_lists(flat: ndarray, sizes: Sequence[int], fill: float) -> ndarray:
+def pad_lists(flat: ndarray, sizes: Integers, fill: float) -> ndarray:
     """Consecutive runs of ``flat`` as rows of one matrix, filled up on the right (scores: -inf, labels: 0)."""
-    sizes = np.asarray(sizes, np.int64)
-    shape = len(sizes), int(sizes.max(initial=0))
+    widths = np.asarray(sizes, np.int64)
+    shape = len(widths), int(widths.max(initial=0))
     padded = np.full(shape, fill, np.result_type(np.asarray(flat).dtype, type(fill)))
-    padded[np.arange(padded.shape[1]) < sizes[:, None]] = flat
+    padded[np.arange(padded.shape[1]) < widths[:, None]] = flat
     return padded
 
 

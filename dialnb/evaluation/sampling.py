@@ -40,7 +40,7 @@ def few_shot_split(labels: Sequence[Hashable], shots: int, seed: int) -> FewShot
     an earlier one is skipped, which is not made up for, so that such splits have fewer than ``shots`` of each.
     """
     generator = random.Random(seed)
-    rows_of = {}
+    rows_of: dict[Hashable, list[int]] = {}
     for row, carried in enumerate(labels):
         for label in carried if isinstance(carried, tuple) else [carried]:
             rows_of.setdefault(label, []).append(row)

@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
-from dialnb.data.records import QuestionAnswer, SelectionGroup
+from dialnb.data.records import QuestionAnswer, SelectionGroup, Texts
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
 from dialnb.evaluation.foreign import as_trainable
@@ -138,10 +138,10 @@ class ScoreOnce:
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.known = {}
+        self.known: dict[tuple[Texts, str], float] = {}
 
     def __call__(self, groups: Groups) -> list[list[float]]:
-        new = {}
+        new: dict[Texts, dict[str, None]] = {}
         for group in groups:
             for text in group.candidates:
                 if (group.context, text) not in self.known:

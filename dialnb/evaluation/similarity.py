@@ -2,11 +2,12 @@
 retrieval (DialogueCSE), which ranks each query's pool of relevant and irrelevant sentences."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy import ndarray
 
 from dialnb.data.records import RetrievalQuery, ScoredPair
 from dialnb.errors import DataError
@@ -15,7 +16,7 @@ from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, cosines, listed_scores
 
 
-def spearman(gold: Sequence[float], model: Sequence[float]) -> float:
+def spearman(gold: Sequence[float] | ndarray, model: Sequence[float] | ndarray) -> float:
     """Spearman's rank correlation times 100, average ranks for ties; NaN where one side does not vary.
 
     >>> round(spearman([1, 2, 3, 4, 5], [0.1, 0.4, 0.3, 0.7, 0.6]), 6)
@@ -104,9 +105,13 @@ def evaluate_retrieval(
     found = list_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
     floors = np.array([chance(int(r), int(size)) for r, size in zip(relevant, sizes)])
     dealt = item_groups(range(len(kept)), groups)
+
+    def percent(each: dict[str, ndarray], rows: ndarray) -> dict[str, float]:
+        return {metric: 100 * each[metric][rows].mean() for metric in ("MAP", "MRR")}
+
     for protocol, each in (("paper", found), ("floor", dict(zip(("MAP", "MRR"), floors.T)))):
         yield from group_scores(
-            lambda rows, each=each: {metric: 100 * each[metric][rows].mean() for metric in ("MAP", "MRR")},
+            partial(percent, each),
             dealt,
             protocol=protocol,
             pool=float(sizes.mean()),

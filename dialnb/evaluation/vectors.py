@@ -11,7 +11,7 @@ from dialnb.data.records import IntentUtterance
 from dialnb.errors import DataError
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.files import Values
-from dialnb.tokens import Numbers
+from dialnb.tokens import Integers, Numbers
 
 BLOCK_ELEMENTS = 1 << 26
 """Most numbers held at once by a blocked product (256 MB in float32)."""
@@ -20,7 +20,8 @@ BLOCK_ELEMENTS = 1 << 26
 class SupportsEncode(Protocol):
     """Anything that turns n texts into an array [n, d]: an Encoder, or a baseline of one's own."""
 
-    def encode(self, texts: Sequence[str], **settings: Any) -> ndarray: ...
+    @property
+    def encode(self) -> Callable[..., ndarray]: ...
 
 
 class EncodeOnce:
@@ -28,7 +29,7 @@ class EncodeOnce:
 
     def __init__(self, encoder: SupportsEncode) -> None:
         self.encoder = encoder = as_encoder(encoder)
-        self.known = {}
+        self.known: dict[str, dict[str, ndarray]] = {}
         if hasattr(encoder, "asking"):
             self.asking = encoder.asking
 
@@ -65,7 +66,7 @@ def encode(encoder: SupportsEncode, texts: Sequence[str], max_length: int = 64, 
     return vectors[rows]
 
 
-def normalise(vectors: ndarray) -> ndarray:
+def normalise(vectors: Any) -> Any:
     """Rows scaled to unit length (zero rows stay zero), in float32, or float64 where that came in."""
     if sparse.issparse(vectors):
         norms = np.sqrt(np.asarray(vectors.multiply(vectors).sum(1)))
@@ -132,7 +133,7 @@ def listed_scores(
     encoder: SupportsEncode,
     asked: Sequence[str],
     listed: Sequence[str],
-    sizes: Sequence[int],
+    sizes: Integers,
     query_settings: Values,
     settings: Values,
 ) -> ndarray:

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from pandas import DataFrame
 
+from dialnb.files import Values
 from dialnb.plots.sketch import DASHED, GAP, LEADING, Page, wrapped
 from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, WIDE, canvas, drawn_from, looks
 
@@ -123,7 +124,7 @@ def pair_construction(
         _negative(page, others["text"].iloc[0], edges[0])
     foot = edges[-1][1]
     page.text(0.3, foot + 0.3, "A pair is kept if both utterances have more than 3 words.", SOFT)
-    card = {"facecolor": CARD, "lw": 1.5}
+    card: Values = {"facecolor": CARD, "lw": 1.5}
     key = [Patch(edgecolor=tint, label=who, **card) for who, tint in zip(speakers, PAIR_TINTS)]
     key.append(Patch(edgecolor=SOFT, linestyle="--", label="too short", **card))
     figure = page.cut(foot + 0.9)

@@ -44,7 +44,7 @@ def architecture(data: DataFrame, *, candidates: int = 10) -> Figure:
         _matrix(page, SEEN, y, row.tokens, VECTOR, GREEN, f"{row.tokens}×{width}")
         middles.append(y)
         top += height
-    mean_y, own_y = np.mean(middles), top + _height(m) / 2 + 0.1
+    mean_y, own_y = float(np.mean(middles)), top + _height(m) / 2 + 0.1
     for y in middles:
         page.arrow((SEEN + 0.8, y), (POOLED - 0.08, mean_y), lw=1)
     _encoded(page, own_y, "$r$", response, ORANGE)

@@ -18,7 +18,7 @@ def groups_within(mean_ranks: Mapping[str, float], difference: float) -> list[tu
     [('a', 'b'), ('c', 'd')]
     """
     means = Series(mean_ranks).sort_values(kind="stable")
-    groups = []
+    groups: list[tuple[str, ...]] = []
     for start in range(len(means)):
         near = means.iloc[start:] - means.iloc[start] <= difference + 1e-12
         group = tuple(near.index[near])
@@ -97,7 +97,7 @@ def rank_grid(data: DataFrame) -> Figure:
     )
     best = grid.eq(grid.min()).to_numpy().ravel()
     for text, first in zip(axes.texts, best):
-        text.set_weight("bold" if first else "normal")
+        text.set_fontweight("bold" if first else "normal")
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xticks(axes.get_xticks(), grid.columns, rotation=35, ha="left", rotation_mode="anchor")

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
+from dialnb.files import Values
 from dialnb.plots import style
 from dialnb.plots.style import CARD, INK, SOFT, WIDE, canvas
 
@@ -43,8 +44,8 @@ class Page:
         **look,
     ) -> None:
         """Write from ``x`` on, with the middle of the lines at ``y``."""
-        look = {"va": "center", "linespacing": 1.15} | look
-        self.axes.text(x, y, text, color=color, **look)
+        defaults: Values = {"va": "center", "linespacing": 1.15}
+        self.axes.text(x, y, text, color=color, **defaults | look)
 
     def line(
         self,

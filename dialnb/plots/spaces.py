@@ -47,7 +47,7 @@ def projection_panels(
     size, beside = min(3.6, (WIDE - 2.1) / len(models)), 1.8
     figure = canvas(size * len(models) + beside + 0.3, (size + 0.3) * len(parts) + 0.4)
     grid = figure.subplots(len(parts), len(models) + 1, squeeze=False, width_ratios=[size] * len(models) + [beside])
-    explained = []
+    explained: list[str] = []
     for (name, part), (*row, side) in zip(parts.items(), grid):
         plain = [label for label in part["label"].unique() if label not in (*circles, *grey)]
         styles = looks(plain) | dict.fromkeys(grey, GREY) | dict.fromkeys(circles, CIRCLE)
@@ -131,7 +131,7 @@ def highlighted_panels(
     models = split(data, "model")
     size = min(3.6, (WIDE - 0.2) / len(models))
     figure = canvas(size * len(models) + 0.2, (size + 0.3) * (1 + zoom) + 1.0)
-    figure.get_layout_engine().set(h_pad=0.08)
+    figure.set_layout_engine("constrained", h_pad=0.08)
     grid = figure.subplots(1 + zoom, len(models), squeeze=False)
     for column, (name, shown) in zip(grid.T, models.items()):
         for axes in column:

@@ -6,7 +6,7 @@ from functools import wraps
 from inspect import signature
 from math import ceil, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -16,7 +16,7 @@ from pandas import DataFrame
 
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import mean_interval
-from dialnb.files import Values, make_folder
+from dialnb.files import make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#a3487f", "#d55e00", "#56b4e9")
@@ -37,7 +37,7 @@ WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
 
-def sheet(name: str) -> Values:
+def sheet(name: str) -> dict[Any, Any]:
     """What a style sheet of this folder sets, and nothing else."""
     path = Path(__file__).with_name(f"{name}.mplstyle")
     return dict(matplotlib.rc_params_from_file(path, use_default_template=False))
@@ -126,7 +126,7 @@ def smaller(png: bytes) -> bytes:
     return min(png, stored.getvalue(), key=len)
 
 
-def style_unless_set() -> Values:
+def style_unless_set() -> dict[Any, Any]:
     """The project's style, or nothing where the caller has set it already (perhaps with other letters)."""
     return {} if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"] else STYLE
 
@@ -150,7 +150,7 @@ def drawn_from(*columns: str) -> Callable[[Draw], Draw]:
     return decorate
 
 
-def canvas(width: float, height: float, layout: str | None = "constrained") -> Figure:
+def canvas(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """An empty figure that grows with the letters: what fits at 11 points fits in the style of slides too."""
     scale = matplotlib.rcParams["font.size"] / STYLE["font.size"]
     return Figure(figsize=(width * scale, height * scale), layout=layout)
