@@ -121,6 +121,19 @@ def test_all_encoders_are_there_before_the_first_is_scored(monkeypatch, capsys):
     assert "no encoder folder at './nowhere'" in capsys.readouterr().err
 
 
+def test_encoders_are_scored_in_few_shot_intents_where_no_data_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+    places = [str(tiny.encoder(seed=seed).save(tmp_path / name)) for seed, name in enumerate(("first", "second"))]
+    assert main(["evaluate", *places, "--json"]) == 0
+    rows = pd.DataFrame(map(json.loads, capsys.readouterr().out.splitlines()))
+    sizes = rows.groupby(["encoder", "dataset", "shots"])["seed"].nunique()
+    assert dict(sizes) == {(name, "Clinc150", shots): 10 for name in ("first", "second") for shots in (1, 5)}
+    assert main(["evaluate", *places]) == 0
+    shown = capsys.readouterr().out
+    means = rows[rows["encoder"] == "second"].groupby("shots")["value"].mean().round(2)
+    assert all(f"{mean:g}" in shown for mean in means) and "first" in shown
+
+
 def test_the_benchmarks_without_their_extra_say_how_to_get_it(monkeypatch, capsys):
     monkeypatch.setattr(benchmarks, "find_spec", lambda name: None)
     assert benchmarks.main([]) == 1

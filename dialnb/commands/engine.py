@@ -167,7 +167,7 @@ def evaluate(
     names = [*map(encoder_name, encoders)]
     parts = [score(model, records).assign(encoder=name) for model, name in zip(loaded, names)]
     if as_json:
-        print(pd.concat(parts).to_json(orient="records", lines=True))
+        print(pd.concat(parts).to_json(orient="records", lines=True), end="")
     elif data:
         print(f"{records!r}\n\n{own.summary_own(pd.concat(parts)).round(3).to_string()}")
     else:
@@ -317,7 +317,7 @@ def save(
     """Write the model before anything else can fail; then score it, add its card and the facts of its making."""
     import torch
 
-    from dialnb.evaluation.bundled import intent_scores, intent_summary
+    from dialnb.evaluation.bundled import intent_scores, intent_sets, intent_summary
     from dialnb.models.cards import card
     from dialnb.models.saving import seal
     from dialnb.runs.provenance import provenance
@@ -325,7 +325,7 @@ def save(
 
     encoder = getattr(model, "encoder", model)
     model.save(out, dtype=torch.float16)
-    summary = intent_summary(intent_scores(encoder.eval()))
+    summary = intent_summary(intent_scores(encoder.eval(), intent_sets()))
     facts = {
         "provenance": provenance(),
         **result.facts,
