@@ -1,15 +1,10 @@
 # Two commands: `make reproduce` and `make test`. Both make .venv and install the lock first; a second call skips that.
 PYTHON ?= python3
-TORCH := torch==2.13.0
 PY := .venv/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check
 PROFILE ?= quick
 
 # What the library may grow to; these numbers go down (they rose now and then, for intervals over trainings, for GloVe's vectors, for the adversarial test of anybody's selector).
 SIZE := tokens=176700 per_line=10.8 studies=13340 skips=0
-
-# What the set-up depends on: the lock, the project's dependencies, and where the clone stands.
-KEY := $(shell { cat constraints.txt pyproject.toml; pwd; } | cksum)
 
 # Nothing is downloaded at run time: the Hugging Face libraries stay off the network.
 export HF_HUB_OFFLINE := 1
@@ -45,21 +40,11 @@ figures: setup  ## redraw the figures that stand in the README
 	@$(PY) -m tools.overview figures
 
 setup:  ## make .venv and install the lock (skipped when it is up to date)
-	@if [ "$$(cat .venv/.installed 2>/dev/null)" = "$(KEY)" ]; then exit 0; fi; set -e; \
-	found=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo missing); \
-	case "$$found" in 3.11|3.12|3.13) ;; *) \
-	  echo "dialnb needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$found. Name another: make $(or $(MAKECMDGOALS),test) PYTHON=python3.12" >&2; exit 1;; \
-	esac; \
-	echo "== Set-up: .venv with Python $$found (once; a few minutes)"; \
-	$(PYTHON) -m venv .venv; \
-	$(PIP) install --progress-bar off -c constraints.txt $(TORCH); \
-	$(PIP) install --progress-bar off -c constraints.txt -e '.[dev]'; \
-	$(PIP) install --progress-bar off -c constraints.txt -e '.[mteb]' || \
-	  echo "mteb could not be installed here (one of its packages has no wheel for every platform): its tests will be skipped." >&2; \
-	echo "$(KEY)" > .venv/.installed
+	@command -v $(PYTHON) >/dev/null || { echo "dialnb needs Python 3.11, 3.12 or 3.13, but there is no '$(PYTHON)'. Name another: make $(or $(MAKECMDGOALS),test) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) tools/setup.py
 
 lock:  ## renew constraints.txt from pyproject.toml
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install $(TORCH) -e '.[bench,dev,sweep]'
+	build/lock/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" uv -e '.[bench,dev,mteb,sweep]'
 	{ grep '^#' constraints.txt; build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+.*$$//' | LC_ALL=C sort -f; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt && rm -rf build/lock

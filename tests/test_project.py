@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -61,8 +58,8 @@ def test_environment_yml_agrees_with_the_lock_and_the_supported_pythons(lock):
     assert "--constraint constraints.txt" in pip and "-e .[dev]" in pip
 
 
-def test_the_makefile_and_the_readme_install_the_locked_torch(lock):
-    for name in ("Makefile", "README.md", "constraints.txt"):
+def test_the_readme_installs_the_locked_torch(lock):
+    for name in ("README.md", "constraints.txt"):
         mentioned = set(re.findall(r"torch==([0-9.]+)", (ROOT / name).read_text(encoding="utf-8")))
         assert mentioned == {lock["torch"]}, name
 
@@ -110,58 +107,6 @@ def test_the_overview_figure_is_drawn_the_same_every_time(tmp_path):
     first, second = (plots.save(overview(), tmp_path / name / "overview") for name in "ab")
     assert [path.suffix for path in first] == [".png", ".svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-@pytest.fixture
-def checkout(tmp_path) -> Path:
-    """A folder with only what `make setup` reads, and stand-ins for Python that record how they are called."""
-    if shutil.which("make") is None:
-        pytest.skip("make is not on the PATH")
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
-        shutil.copyfile(ROOT / name, tmp_path / name)
-    python = tmp_path / "python-stand-in"
-    python.write_text(
-        f"""#!/bin/sh
-echo "$@" >> {tmp_path}/calls
-if [ "$1" = -c ]; then echo "${{VERSION:-3.12}}"; fi
-if [ "$2" = venv ]; then mkdir -p .venv/bin; cp "$0" .venv/bin/python; fi
-"""
-    )
-    python.chmod(0o755)
-    return tmp_path
-
-
-def make(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
-    command = ["make", "setup", f"PYTHON={folder}/python-stand-in", *arguments]
-    environment = {**os.environ, **variables, "MAKEFLAGS": ""}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
-
-
-def test_set_up_installs_torch_first_and_a_second_call_skips_it(checkout):
-    assert make(checkout).returncode == 0
-    installs = [line for line in (checkout / "calls").read_text().splitlines() if "install" in line]
-    assert "torch==" in installs[0] and "-e .[dev]" in installs[1]
-    assert all("-c constraints.txt" in line for line in installs)
-    (checkout / "calls").unlink()
-    assert make(checkout).returncode == 0
-    assert not (checkout / "calls").exists()
-
-
-def test_a_changed_lock_sets_up_again(checkout):
-    make(checkout)
-    (checkout / "calls").unlink()
-    with (checkout / "constraints.txt").open("a") as lock:
-        lock.write("zzz==1.0\n")
-    assert "Set-up" in make(checkout).stdout
-    assert "install" in (checkout / "calls").read_text()
-
-
-def test_another_python_is_refused_with_a_sentence_that_says_what_to_do(checkout):
-    refused = make(checkout, VERSION="3.9")
-    assert refused.returncode != 0
-    assert "needs Python 3.11, 3.12 or 3.13" in refused.stderr and "is 3.9" in refused.stderr
-    assert "PYTHON=python3.12" in refused.stderr
-    assert not (checkout / ".venv").exists()
 
 
 def test_no_property_test_is_timed():
