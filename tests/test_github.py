@@ -55,3 +55,33 @@ def test_the_release_and_binder_install_the_locked_torch():
     assert torch in "\n".join(step.get("run", "") for step in steps("release.yml"))
     runtime = (ROOT / "binder" / "runtime.txt").read_text(encoding="utf-8").strip()
     assert runtime.removeprefix("python-") in "".join(PROJECT["classifiers"])
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_by_commit_with_their_version_beside(path):
+    used = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+def test_what_somebody_types_into_a_workflow_is_a_list_of_papers_and_no_option(tmp_path):
+    """The shell of the run, with a command in place of Python that shows what it is given."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
+    (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
+    runs = [step["run"] for step in steps("gpu.yml") if "dialnb run" in step.get("run", "")]
+    assert len(runs) == 2
+    for script in runs:
+        given = {"PAPERS": "dse  ums * --fresh $(touch canary)", "PROFILE": "gpu", "SEED": "1; touch canary"}
+        command = ["bash", "-e", "-c", script]
+        done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True)
+        options, _, papers = done.stdout.partition("\n--\n")
+        assert papers.splitlines() == ["dse", "ums", "*", "--fresh", "$(touch", "canary)"]
+        assert "1; touch canary" in options.splitlines() and "--fresh" not in options
+    assert not (tmp_path / "canary").exists()
+
+
+def test_the_nightly_run_waits_for_a_variable_of_the_repository():
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "gpu.yml").read_text(encoding="utf-8"))["jobs"]["run"]
+    assert "github.event_name != 'schedule' || vars.NIGHTLY_GPU == 'true'" in job["if"]
