@@ -59,7 +59,7 @@ class Source:
     """One dataset or encoder: who uses it, under which terms, how much of it can be had, and its files.
 
     `availability` says what the checked files amount to; of an encoder also that it is had from the hub, or comes with
-    the package.
+    the package. `packages` of the Python package index hold a zip of the files in pieces.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Source:
     files: tuple[SourceFile, ...] = ()
     kind: str = DATASET
     language: str = ""
+    packages: Texts = ()
 
     def file(self, key: str) -> SourceFile:
         """The file with this key.
@@ -122,8 +123,8 @@ def load_registry() -> dict[str, Source]:
             file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
             files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))
         about = {field: value for field, value in entry.items() if field not in ("official", "unchecked")}
-        papers = tuple(entry.get("papers", ()))
-        registry[name] = Source(**about | {"name": name, "papers": papers, "files": tuple(files)})
+        about |= {field: tuple(entry.get(field, ())) for field in ("papers", "packages")}
+        registry[name] = Source(**about | {"name": name, "files": tuple(files)})
     return registry
 
 

