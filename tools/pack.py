@@ -139,7 +139,7 @@ def pack_project(root: Path, folder: Path) -> None:
 
 def usual_packages() -> Versions:
     """The usual packages of a GPU machine and all that they need, as far as they are known here."""
-    found = {}
+    found: Versions = {}
     todo = list(USUAL)
     while todo:
         name = canonicalize_name(todo.pop())
@@ -151,7 +151,7 @@ def usual_packages() -> Versions:
 
 def read_have(path: Path) -> Versions:
     """The packages in the output of `pip freeze` on the target machine, with versions where it tells them."""
-    found = {}
+    found: Versions = {}
     for line in path.read_text("utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:==\s*([\w.!]+)|@)?", line):
             found[canonicalize_name(match[1])] = match[2] or ""
@@ -161,7 +161,7 @@ def read_have(path: Path) -> Versions:
 def missing_packages(target: Target, without: Iterable[str] = ()) -> Versions:
     """Name and version of every package that dialnb needs headless and the target lacks, at the versions used here."""
     leave = {canonicalize_name(name) for name in (*HEADLESS_WITHOUT, *without)}
-    found = {}
+    found: Versions = {}
     todo = requirements("dialnb", target.markers())
     if not todo:
         raise DataError("dialnb is not installed here, so what it needs is not known; pip install -e .")
@@ -226,7 +226,8 @@ def platform_tags(tag: str) -> list[str]:
 
 def pack_data(names: Iterable[str], cache: Path) -> list[str]:
     """The parsed records of the datasets (read now if need be); bundled ones travel with the project. The licences."""
-    store, licences = default_store(), {}
+    store = default_store()
+    licences: dict[str, None] = {}
     (cache / "records").mkdir(parents=True)
     for name in names:
         dataset, _, variant = name.partition(":")
@@ -246,7 +247,7 @@ def pack_encoders(names: Iterable[str], folder: Path) -> list[str]:
     licences = []
     for name in names:
         place = download_encoder(name)
-        if place.kind == "folder":
+        if place.folder and place.kind == "folder":
             shutil.copytree(place.folder, folder / "encoders" / place.name)
         elif place.kind != "bundled":
             licences.append(f"{place.name}: {encoder_source(place.name).licence}")

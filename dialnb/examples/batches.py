@@ -1,6 +1,5 @@
 """What the training loop asks of examples: how many there are, and batches of them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,7 +22,7 @@ class Batch:
     size: int
     tokens: dict[str, Tokens] = field(default_factory=dict)
     arrays: dict[str, ndarray] = field(default_factory=dict)
-    counts: Mapping[str, float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
 
     def tensor(self, name: str, device: torch.device) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(self.arrays[name])).to(device, non_blocking=True)

@@ -283,7 +283,8 @@ class ManipulationExamples:
             for drawn in self.draw(row, rng):
                 numbers[drawn.task].append(len(inputs))
                 inputs.append(self.write(drawn))
-        arrays, counts = {"labels": self.labels[rows]}, {"selection": len(rows)}
+        arrays = {"labels": self.labels[rows]}
+        counts: dict[str, float] = {"selection": len(rows)}
         for task, own in numbers.items():
             marks, mask = Tokens.from_lists(inputs[i].marks for i in own).padded()
             arrays[f"{task}_sequence"] = np.broadcast_to(np.array(own, np.int64)[:, None] + len(rows), marks.shape)

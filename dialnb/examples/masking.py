@@ -56,7 +56,7 @@ class MaskedExamples:
 
     def batch(self, rows: ndarray, rng: Generator) -> Batch:
         masked, arrays = self.mask(self.tokens[rows], rng)
-        counts = {"mlm": len(arrays["masked_label"]), "rtd": len(masked.ids)}
+        counts: dict[str, float] = {"mlm": len(arrays["masked_label"]), "rtd": len(masked.ids)}
         return Batch(len(rows), {"masked": masked}, arrays, counts)
 
     def choose(self, tokens: Tokens, rng: Generator) -> ndarray:

@@ -26,16 +26,18 @@ def save_figure(
     if not caption or not alt:
         raise DataError(f"figure {name} needs a caption and an alternative text: others read what they cannot see")
     function = None
-    if callable(figure):
+    if isinstance(figure, Figure):
+        drawn = figure
+    else:
         function = f"{figure.__module__}:{figure.__qualname__}"
         with matplotlib.rc_context(plots.STYLE):
-            figure = figure(data, **arguments)
+            drawn = figure(data, **arguments)
     data.to_csv(make_folder(folder) / f"{name}.csv", index=False)
-    plots.save(figure, folder / name)
+    plots.save(drawn, folder / name)
     about = {"name": name, "caption": caption, "alt": alt, "function": function, "arguments": arguments}
     about |= {"dtypes": {str(column): str(dtype) for column, dtype in data.dtypes.items()}}
     write_json(folder / f"{name}.json", about)
-    return figure
+    return drawn
 
 
 def redraw(

@@ -32,7 +32,7 @@ import pandas as pd
 import torch
 
 from dialnb.errors import DialnbError
-from dialnb.files import digest_of, sha256
+from dialnb.files import Values, digest_of, sha256
 
 Place = tuple[str, str]
 """A module and a name in it; "*" is the whole module."""
@@ -100,7 +100,7 @@ def _content(value: Any) -> Any:
     if value in known:
         return known[value]
     reader = getattr(value, "encoder", value)  # of a selector
-    words = getattr(getattr(reader, "tokenizer", None), "get_vocab", dict)()
+    words: Values = getattr(getattr(reader, "tokenizer", None), "get_vocab", dict)()
     content = {name: getattr(reader, name, None) for name in ("pooling", "length", "normalize", "prompt")}
     content |= {"module": type(value).__qualname__, "words": words, "weights": dict(value.state_dict())}
     known[value] = {"sha256": fingerprint(content)}
@@ -111,7 +111,7 @@ def code_version(function: Callable) -> str:
     """sha256 of the function's code and of all definitions of its package that it reaches."""
     known = {} if _hashed is None else _hashed
     if function not in known:
-        seen = {}
+        seen: Reached = {}
         _visit_object(function, seen)
         known[function] = digest_of(json.dumps(sorted([*place, code] for place, code in seen.items())))
     return known[function]
@@ -164,8 +164,11 @@ def _visit(todo: list[Place], seen: Reached) -> None:
 @cache
 def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set[Place]]]:
     """The code of a module's top-level definitions, the names that each uses, and what imported names stand for."""
-    code, names, imports = defaultdict(str), defaultdict(set), defaultdict(set)
-    for node in ast.parse(path.read_text("utf-8")).body:
+    code: dict[str, str] = defaultdict(str)
+    names: dict[str, set[str]] = defaultdict(set)
+    imports: dict[str, set[Place]] = defaultdict(set)
+    nodes: list[Any] = ast.parse(path.read_text("utf-8")).body
+    for node in nodes:
         if isinstance(node, ast.If):  # TYPE_CHECKING: annotations run nothing
             continue
         for name, place in _imports(node, module):
@@ -188,7 +191,7 @@ def _path(module: str) -> Path | None:
     if package != "dialnb" and (package in sys.stdlib_module_names or _is_installed(package)):
         return None
     spec = _spec(module)
-    return Path(spec.origin) if spec and str(spec.origin).endswith(".py") else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 @cache
@@ -236,6 +239,6 @@ class _WithoutDocstrings(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) else node
 
 
-def _code(tree: ast.AST) -> str:
+def _code(tree: Any) -> str:
     """The code as canonical text, without comments and docstrings."""
     return ast.unparse(_WithoutDocstrings().visit(ast.Module([tree], [])))

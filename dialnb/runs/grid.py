@@ -92,7 +92,8 @@ class Model:
     @property
     def printed(self) -> TrainingSettings:
         """The settings of the paper, of a model that is trained."""
-        return get_recipe(self.recipe).settings
+        recipe = self.recipe
+        return recipe.settings if isinstance(recipe, PretrainingRecipe) else get_recipe(recipe).settings
 
 
 Models = Mapping[str, Model]
@@ -207,10 +208,12 @@ def train_model(
     if watch and watch.last:
         seen = [row["epoch"] for row in read_json(folder / "watched.json") or []]
         _look(watch, folder, max(seen, default=0) + 1, made.model)
-    model, kept = made.model, {"curve": made.result.curve, "training": made.result}
+    model = made.model
+    kept: Values = {"curve": made.result.curve, "training": made.result}
     if (folder / "best").is_dir():
         load = Selector.load if isinstance(model, Selector) else load_encoder
-        model = load(folder / "best", device=getattr(model, "encoder", model).device)
+        device: Any = getattr(model, "encoder", model).device
+        model = load(folder / "best", device=device)
     getattr(model, "encoder", model).name = recipe if isinstance(recipe, str) else recipe.name
     kept["selector" if isinstance(model, Selector) else "encoder"] = model.eval()
     if watch and watch.keep:
@@ -339,7 +342,7 @@ class Grid:
                 self.models[name] = model
         own = [seed for model in self.models.values() for seed in model.seeds]
         self.seeds = list(dict.fromkeys([*run.train_seeds, *own]))
-        self.results: dict[tuple[str, int], Fields] = {}
+        self.results: dict[tuple[str, int], Values] = {}
         self.held: list[str] = []  # the models that wait for the encoder of the run
 
     def _can_be_had(self, name: str, model: Model, models: Models) -> bool:
@@ -382,7 +385,8 @@ class Grid:
 
     def _begin(self, names: Sequence[str]) -> Questions:
         """The trainings of models that start from an encoder, then the questions to those that are one."""
-        jobs, asked = {}, {}
+        jobs: Questions = {}
+        asked: Questions = {}
         for name in names:
             model = self.models[name]
             encoder = load_encoder(model.start) if model.start else self.run.encoder()
@@ -403,14 +407,14 @@ class Grid:
             return {}
         return self._waiting(key.model, result, (key.seed,))
 
-    def _trainings(self, name: str, encoder: Encoder, seeds: Iterable[int]) -> Questions:
+    def _trainings(self, name: str, encoder: Any, seeds: Iterable[int]) -> Questions:
         model = self.models[name]
         wanted = sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds))
         return {Question(name, seed): job_of(self.run.settings, model, encoder, seed) for seed in wanted}
 
-    def _waiting(self, start: str, result: Fields, seeds: Sequence[int]) -> Questions:
+    def _waiting(self, start: str, result: Values, seeds: Sequence[int]) -> Questions:
         """What waited for a model: those that start from it and, with several workers, the questions to it."""
-        jobs = {}
+        jobs: Questions = {}
         for name, model in self.models.items():
             if model.recipe and model.start == start:
                 jobs |= self._trainings(name, model_of(result), seeds)
@@ -420,11 +424,11 @@ class Grid:
             jobs |= questions(self.run, ahead, {(start, seed): reported for seed in seeds})
         return jobs
 
-    def _reported(self, name: str, result: Fields) -> Fields:
+    def _reported(self, name: str, result: Values) -> Values:
         """The model that the rows are about, read as its row asks."""
         model = self.models[name]
         if model.report and result.get("epochs"):
-            result = result | {"encoder": result["epochs"][model.report]}
+            result = {**result, "encoder": result["epochs"][model.report]}
         if model.pooling:
             model_of(result).pooling = model.pooling
         return result
@@ -435,7 +439,7 @@ def job_of(profile: Fields, model: Model, encoder: Encoder, seed: int) -> Job:
     if isinstance(model.recipe, PretrainingRecipe):
         recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
         start = encoder if model.options.get("vocabulary", True) else None
-        given = {"recipe": recipe, "encoder": start, "data": model.data}
+        given: Values = {"recipe": recipe, "encoder": start, "data": model.data}
         return make_encoder, given | {"name": model.options.get("name", recipe.shape)}
     own = {key: profile[key] for key in SHARED if key in profile}
     changes = own | {"seed": seed} | dict(model.settings)

@@ -95,7 +95,7 @@ def encoder_facts(name: str) -> Values:
     if place.kind == "cache or mirror":
         place = fetch_encoder(name)
     folder = place.folder or hub_snapshot(place.name)
-    if place.kind in ("folder", "bundled"):
+    if folder and place.kind in ("folder", "bundled"):
         card = folder / "README.md"
         stated = re.search(r"^license:(.*)", card.read_text("utf-8"), re.M) if card.is_file() else None
         licence = stated[1].strip() if stated else "not stated"

@@ -32,7 +32,7 @@ from dialnb.files import Fields, Values, as_list, digest_of, project_root, read_
 from dialnb.models.places import encoder_name
 
 PROFILES = ("smoke", "quick", "gpu", "paper")
-KINDS = {
+KINDS: dict[str, tuple[Any, str, str]] = {
     "int": (int, "a whole number", "whole numbers"),
     "float": (float, "a number", "numbers"),
     "str": (str, "text", "names"),
@@ -226,7 +226,8 @@ class Profiles:
     def takes(self, name: str, settings: Fields) -> bool:
         """Whether settings ask for a model, a table or a further encoder: where a parameter offers it (as a choice, or
         in some profile), it must be set."""
-        asked, offered = [""], []
+        asked = [""]
+        offered: list[Any] = []
         for key, parameter in self.parameters.items():
             if parameter.is_list or (parameter.kind == "encoder" and key != "encoder"):
                 asked += as_list(settings[key])
@@ -290,7 +291,7 @@ def load_profiles(slug: str, root: Path | None = None) -> Profiles:
 
 def parse_profiles(slug: str, raw: Fields, where: str) -> Profiles:
     """Turn parsed YAML into `Profiles`; every default and profile value is checked against the types."""
-    parameters = {}
+    parameters: dict[str, Parameter] = {}
     profiles = {name: values or {} for name, values in raw["profiles"].items()}
     made = Profiles(slug, parameters, profiles, raw.get("needs") or {})
     try:

@@ -43,7 +43,7 @@ CODE = Path(__file__).resolve().parents[2]
 
 def provenance() -> Values:
     """Everything about this process that its results may depend on."""
-    packages = {"python": platform.python_version()}
+    packages: Values = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             packages[name] = metadata.version(name)
@@ -78,7 +78,7 @@ def hardware() -> Values:
     """Processor, memory and accelerators; torch is asked only if it is loaded."""
     about = Path("/proc/cpuinfo")
     named = re.search("model name.*: (.*)", about.read_text("utf-8")) if about.is_file() else None
-    found = {
+    found: Values = {
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": named[1] if named else platform.processor() or "not stated",
@@ -109,7 +109,7 @@ def watch_gpus(path: Path) -> Callable[[], Values]:
 
     def keep() -> None:  # by way of this process, so that the sampler ends with it
         with sampler:
-            for line in sampler.stdout:
+            for line in sampler.stdout or ():
                 with path.open("a", encoding="utf-8") as kept:
                     kept.write(line)
 

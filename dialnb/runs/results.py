@@ -6,6 +6,7 @@ neither what is imported or called nor what is opened outside its folder, and on
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,12 @@ from dialnb.training.loop import TrainingResult
 RECORD, SEAL = "stage.json", "stage.sha256"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 """What Python makes of a file that is not what was written."""
-STORABLE = RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
+STORABLE: dict[str, Any] = RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
 """The dataclasses that a result may hold, by the name they are stored under."""
-FOLDERS = {"encoder": (Encoder, load_encoder), "selector": (Selector, Selector.load)}
+FOLDERS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
+    "encoder": (Encoder, load_encoder),
+    "selector": (Selector, Selector.load),
+}
 """What is stored as a folder of its own that it writes with `save`: class and loader."""
 
 
@@ -78,7 +82,8 @@ def _beside(folder: Path, body: Values) -> Path:
 
 def _encode(value: Any, folder: Path) -> Any:
     """The value as JSON; what JSON cannot hold is written into numbered files of the folder."""
-    kind, parts = type(value).__name__, None
+    kind = type(value).__name__
+    parts: Any = None
     if isinstance(value, np.generic | np.ndarray):
         kind, parts = "array", torch.from_numpy(np.array(value))
     elif value is None or isinstance(value, bool | int | float | str):

@@ -89,10 +89,10 @@ class Run:
         self.stages: list[StageRecord] = []
         self.facts: Values = {}
         self.judged = None
-        self._tables = {}
+        self._tables: dict[str, DataFrame] = {}
         self._profiles = load_profiles(slug, root)
         self._data: list[Values] = []
-        self._opened = {}  # what a run opens once: data with what of them is lacking, and its raw start
+        self._opened: dict[Any, Any] = {}  # what a run opens once: data with what of them is lacking, and its raw start
         self._cache = default_cache()
         self._workers = Workers(settings.get("workers", 1), self._cache)
         self._made: set[str] | None = None  # keys of stages that workers of this run made, once they were asked

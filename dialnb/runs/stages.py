@@ -25,8 +25,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -134,7 +134,7 @@ class StageCache:
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
         value = function(**given)
-        about = {
+        about: Values = {
             "name": name,
             "key": key,
             "function": f"{function.__module__}.{function.__qualname__}",
@@ -180,7 +180,7 @@ def peak_memory() -> dict[str, float]:
     return found
 
 
-Jobs = Mapping[Any, tuple[Callable, Values]]
+Jobs = dict[Any, tuple[Callable[..., Any], Values]]
 
 
 @dataclass
@@ -200,7 +200,9 @@ class Workers:
         under another name waits here, not in a process. What is missing in the end, or when a process has died, is made
         by the caller, alone.
         """
-        left, waiting, same, refused, done, made = deque(jobs.items()), {}, {}, [], 0, set()
+        left, refused, done, made = deque(jobs.items()), [], 0, set()
+        waiting: dict[Future[Any], tuple[Any, Any, str]] = {}
+        same: dict[str, list[Any]] = {}  # by the key of a stage that is waited for
         give_back_memory()
         try:
             while left or waiting:
@@ -241,9 +243,9 @@ class Workers:
     def warm_up(self) -> None:
         """What takes long need not wait for a stage: imports and, where there is a GPU, opening it in each process."""
         if self.count > 1:
-            self._open()
+            pool = self._open()
             for _ in range(self.count * torch.cuda.is_available()):
-                self._pool.submit(torch.cuda.init)
+                pool.submit(torch.cuda.init)
 
     def _open(self) -> ProcessPoolExecutor:
         """Without a GPU, which wants new processes, they are copies of one that imports what all of them need."""
@@ -274,7 +276,7 @@ def _packed(*job: Any) -> bytes | None:
 
 def _prepare(threads: int, variables: Values) -> None:
     """In a new process: leave with the parent, be quiet, and share the cores."""
-    parent = parent_process()
+    parent: Any = parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     os.environ |= variables | {"OMP_NUM_THREADS": str(threads)}
     from threadpoolctl import threadpool_limits

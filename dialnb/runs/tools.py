@@ -83,13 +83,13 @@ def compare(first: Path, second: Path) -> str:
     return "\n".join([*lines, "", f"claims: {len(changed)} verdicts differ", *changed])
 
 
-def _differences(first: Values, second: Values, path: str = "") -> list[str]:
+def _differences(first: Values, second: Values, *, path: str = "") -> list[str]:
     """Where two records differ, in lines; names of inner values are joined by dots."""
     lines = []
     for name in dict.fromkeys([*first, *second]):
         a, b = first.get(name), second.get(name)
         if isinstance(a, dict) and isinstance(b, dict):
-            lines += _differences(a, b, f"{path}{name}.")
+            lines += _differences(a, b, path=f"{path}{name}.")
         elif a != b:
             lines.append(f"  {path}{name}: {a} | {b}")
     return lines
