@@ -1,6 +1,5 @@
 """One family of errors, each a sentence for the reader: what was expected, what was found, where, what to do."""
 
-import copyreg
 import difflib
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ class DialnbError(Exception):
 
     def __reduce__(self) -> tuple:
         """Between processes its words travel, whatever its constructor takes."""
-        return copyreg.__newobj__, (type(self), str(self))
+        return Exception.__new__, (type(self), str(self))
 
 
 class UnknownName(DialnbError):

@@ -17,7 +17,7 @@ from dialnb.training.objectives import HEADS, MatchingGuidedObjective
 Features = Iterable[dict[str, Tensor]]
 
 
-def width_of(model: nn.Module) -> int:
+def width_of(model: Any) -> int:
     """The number of dimensions of a SentenceTransformer, which newer versions call by another name."""
     ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
     return ask()
@@ -267,7 +267,7 @@ class MatchingGuidedLoss(DialogueLoss):
 
     paper = "dialoguecse"
 
-    def __init__(self, model: nn.Module, turns: int, aggregation: str = "I2", temperature: float = 0.1) -> None:
+    def __init__(self, model: Any, turns: int, aggregation: str = "I2", temperature: float = 0.1) -> None:
         super().__init__(model, "none", aggregation=aggregation, temperature=temperature)
         self.described |= {"turns": turns}
         self.turns = turns

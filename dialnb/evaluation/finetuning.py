@@ -80,7 +80,7 @@ def finetune(
     fruitless = 0
     step = 0
     best_state = _copy_state(model)
-    encoder = getattr(model, "encoder", model)
+    encoder: Any = getattr(model, "encoder", model)
     with seeded(TRAINING_SEED), going_first(encoder), _fast_on_gpu(encoder, recipe.narrow) as graphs:
         model.train()
         for _ in range(recipe.epochs):

@@ -37,10 +37,9 @@ def parse(text: str) -> Dialogue:
     [('user', 'hi'), ('system', 'hello')]
     """
     lines = lines_of(text, "the dialogue", 2)
-    named = [SPEAKER.fullmatch(line) for line in lines]
-    if not all(named):
+    spoken = [match.groups() for line in lines if (match := SPEAKER.fullmatch(line))]
+    if len(spoken) < len(lines):
         return Dialogue("yours", in_turn(lines))
-    spoken = [match.groups() for match in named]
     return Dialogue("yours", tuple(Utterance(SPEAKERS.get(who.casefold(), who), said) for who, said in spoken))
 
 

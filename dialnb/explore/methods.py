@@ -16,7 +16,7 @@ from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.own import evaluate_own, summary_own
 from dialnb.evaluation.selection import Scorer, cosine_scorer
 from dialnb.examples.own import count_examples
-from dialnb.examples.readings import Dialogues, Filled, Lists, Sessions, Templates
+from dialnb.examples.readings import Dialogues, Filled, Lists, Reading, Sessions, Templates
 from dialnb.explore.panel import BEST, table
 from dialnb.files import read_yaml, say
 from dialnb.models.encoder import Encoder
@@ -68,7 +68,7 @@ def train_methods(encoder: Encoder | str = "mini", profile: str = "quick", seed:
 
 def models(size: Size) -> dict[str, Model]:
     """The methods as `methods.yaml` has them, on bundled data."""
-    data = {
+    data: dict[str, Reading] = {
         "talk": Dialogues([load("bundled/dialogues")], size.dialogues),
         "sessions": Sessions([load("bundled/SGD")], 4, size.dialogues),
         "templates": Templates([Filled("SNIPS", load("bundled/SNIPS", "slots"), limit=size.dialogues)]),

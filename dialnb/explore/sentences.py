@@ -116,7 +116,7 @@ class Space:
         rows = []
         for winner, loser in ((left, right), (right, left)):
             only_here = np.flatnonzero(self.placed_well[winner] & ~self.placed_well[loser])
-            for place in thin(only_here, count):
+            for place in thin(only_here.tolist(), count):
                 row = {"utterance": self.texts[place], "right for": winner}
                 for name in (left, right):
                     row[f"its neighbour for {name}"] = self.texts[self.neighbour[name][place]]

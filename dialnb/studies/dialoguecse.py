@@ -20,7 +20,7 @@ from dialnb.evaluation import SupportsEncode, as_encoder, evaluate_retrieval, ev
 from dialnb.evaluation.projection import project
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
 from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
-from dialnb.files import Fields
+from dialnb.files import Fields, Values
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
@@ -172,7 +172,7 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
     if recipe == "adaptation":
         settings = {name: s[parameter] for name, parameter in NAMED["adaptation"].items()}
         options = {name: s[name] for name in ("sentences", "head_steps")}
-        given = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
+        given: Values = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
     else:
         options = {name: s[name] for name in MATCHING[recipe]}
         own = NAMED["rates"].get(recipe, "learning_rate")
@@ -214,7 +214,10 @@ def view(
     vectors, ``[CLS]``, the mean of the tokens, or the mean through a transformation of the space."""
     if how == "words":
         return as_encoder(words or WordVectors(encoder)), "mean"
-    ways = {"flow": partial(flow, steps=flow_steps, seed=seed), "whitening": geometry.whiten}
+    ways: dict[str, Callable[..., Any]] = {
+        "flow": partial(flow, steps=flow_steps, seed=seed),
+        "whitening": geometry.whiten,
+    }
     return (Transformed(encoder, ways[how]), "mean") if how in ways else (encoder, how)
 
 

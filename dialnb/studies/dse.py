@@ -19,7 +19,7 @@ from dialnb.evaluation import (
 )
 from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import Dialogues, thin
-from dialnb.files import Fields
+from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Watch, agreement
 from dialnb.studies import tasks
@@ -53,7 +53,7 @@ def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model
     for name in ("learning_rate", "max_steps") if recipe in OWN else ():
         if own := s.get(f"{OWN[recipe]}_{name}"):
             settings[name] = own
-    given = {"settings": settings}
+    given: Values = {"settings": settings}
     if recipe in ("DSE", "DSE-dropout") and not s.get("long_dialogues"):
         given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
     if recipe == "SimCSE-unsup":

@@ -23,10 +23,10 @@ NAMES = read_yaml(__file__, "names.yaml")
 
 def changed(model: Model, settings: Fields, **fields: Any) -> Model:
     """A model with other settings of its training, or other fields."""
-    return replace(model, settings=dict(model.settings) | settings, **fields)
+    return replace(model, settings={**model.settings, **settings}, **fields)
 
 
-def from_scratch(shape: str, data: Reading, settings: Fields, kind: str = "bert", **options: Any) -> Model:
+def from_scratch(shape: str, data: Reading | None, settings: Fields, kind: str = "bert", **options: Any) -> Model:
     """An encoder of this shape that is pretrained here."""
     recipe = PretrainingRecipe(shape, kind, settings=PRINTED[f"pretraining {shape}"])
     return Model(recipe, data=data, settings=settings, options=options)

@@ -129,10 +129,10 @@ def neighbours_of(
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
     known, asked = parts_of(records, limit, references, split)
     pooling = pooling or encoder.pooling
-    vectors = [
+    among, queries = (
         encode(encoder, [row.text for row in part], pooling=pooling, max_length=LENGTH) for part in (known, asked)
-    ]
-    return nearest_rows(*vectors, known, asked, dataset, ks, pooling=pooling)
+    )
+    return nearest_rows(among, queries, known, asked, dataset, ks, pooling=pooling)
 
 
 def nearest_rows(

@@ -59,7 +59,7 @@ def question_answers(records: Dataset, limit: Limit) -> list[QuestionAnswer]:
 
 def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
     """(anchor, entailment, contradiction) from NLI pairs that share a premise; one triple per premise."""
-    by_premise = {}
+    by_premise: dict[str, dict[str, str]] = {}
     for item in items:
         premise, hypothesis = item.utterances
         by_premise.setdefault(premise, {}).setdefault(item.label, hypothesis)
@@ -150,7 +150,7 @@ def worded_selection_of(
     encoder: SupportsEncode, records: Dataset, dataset: str, questions: Limit, response_shots, finetune_seeds, **_
 ) -> DataFrame:
     """The floor of T9: the same pairs in the same blocks, ranked by shared words."""
-    _, test = learned_and_ranked(records, questions)
+    test = learned_and_ranked(records, questions)[1]
     rows = evaluate_blocks(encoder, test, dataset=dataset, seeds=(0,)).assign(protocol="code")
     return for_all(rows, shots=response_shots, seed=finetune_seeds)
 

@@ -28,7 +28,7 @@ from dialnb.examples.manipulations import (
     search,
 )
 from dialnb.examples.readings import Corpora, Limit, Lists
-from dialnb.files import Fields
+from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
 from dialnb.models.selector import Selector
 from dialnb.runs.grid import Model, Watch
@@ -61,7 +61,7 @@ def model(
     settings |= changes.pop("settings", {})
     options = {"max_length": s["max_length"], "tasks": tuple(tasks), "task_weight": s["task_weight"]}
     options |= {"protocol": "paper", "negatives": s["negatives"]} | changes.pop("options", {})
-    watched = {}
+    watched: Values = {}
     if corpus == "Ubuntu" and s["dev_groups"] != 0:
         watched |= {"validation": Lists(lists.parts, s["dev_groups"], "dev"), "tasks": options["tasks"]}
     if probe:
@@ -191,7 +191,7 @@ def auxiliary_inputs(selector: Selector, groups: Groups) -> dict[str, list[Input
     """What each task makes of dialogues by the paper's windows, drawn once."""
     examples = manipulation_examples(selector.encoder, groups, selector.max_length)
     rng = np.random.default_rng(24)
-    inputs = {task: [] for task in TASKS}
+    inputs: dict[str, list[Input]] = {task: [] for task in TASKS}
     for row in np.flatnonzero(examples.labels == 1):
         for drawn in examples.draw(int(row), rng):
             inputs[drawn.task].append(examples.write(drawn))
