@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,8 @@ def random_encoder(shape: str, tokenizer, device: torch.device, vocabulary: int 
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=max(vocabulary, len(tokenizer)), **SHAPES[shape])
+    sizes: dict[str, Any] = {"vocab_size": max(vocabulary, len(tokenizer)), **SHAPES[shape]}
+    config = BertConfig(**sizes)
     return Encoder(BertModel(config), tokenizer, name=f"random {shape}").to(device)
 
 
@@ -236,7 +238,8 @@ def bench_matching(tokenizer, shape: str, device: torch.device, groups: int) -> 
     encoder = random_encoder(shape, tokenizer, device).eval()  # no dropout: both compute the same loss
     talks = sessions(load("bundled/SGD", split="train")[:50])
     batch = matching_examples(encoder, build_groups(talks)).batch(np.arange(groups), np.random.default_rng(0))
-    objective, seconds, losses = MatchingGuidedObjective(encoder.dim).to(device), {}, {}
+    objective, losses = MatchingGuidedObjective(encoder.dim).to(device), {}
+    seconds: dict[str, float] = {}
     ways = {
         "dialnb": lambda: objective.terms(encoder, batch)["matching"],
         "loop over candidates": lambda: peers.loop_over_candidates(encoder, objective, batch),

@@ -64,7 +64,8 @@ class Looked(loop._Run):
             end = max(end, ended)
         computed = f"{busy / PROFILED / 1e3:.2f} computed, {len(events) / PROFILED:.0f} kernels"
         print(f"{title}: {taken * 1e3:.2f} ms a step, {computed}", flush=True)
-        times, numbers = Counter(), Counter(e.name for e in events)
+        times: Counter[str] = Counter()
+        numbers = Counter(e.name for e in events)
         for event in events:
             times[event.name] += event.time_range.end - event.time_range.start
         for name, spent in times.most_common(28):

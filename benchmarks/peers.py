@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +51,7 @@ def batches(pairs: Pairs, size: int, steps: int) -> Iterator[list[tuple[str, str
         yield [pairs[order[i % len(order)]] for i in range(step * size, (step + 1) * size)]
 
 
-def authors_loop(model: nn.Module, tokenizer, pairs: Pairs, batch: int, warmup: int, steps: int) -> float:
+def authors_loop(model: Any, tokenizer, pairs: Pairs, batch: int, warmup: int, steps: int) -> float:
     """DSE's released loop: float32, tokenised in every step, padded to 32, plain Adam. Pairs per second."""
     device = next(model.parameters()).device
     head = contrastive_head(model.config.hidden_size).to(device)
@@ -99,7 +100,7 @@ def sentence_transformers_trainer(
     import tempfile
 
     from datasets import Dataset
-    from sentence_transformers import (
+    from sentence_transformers import (  # type: ignore[attr-defined]  # which finds `losses` when it is asked for it
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
@@ -116,7 +117,7 @@ def sentence_transformers_trainer(
             clock.tick(batch)
 
     chosen = [pair for part in batches(pairs, batch, warmup + steps) for pair in part]
-    sides = [a for a, _ in chosen], [b for _, b in chosen]
+    sides: Any = [a for a, _ in chosen], [b for _, b in chosen]
     if beforehand:
         numbers = Numbers()
         sides = [numbers.of(side) for side in sides]
@@ -128,8 +129,9 @@ def sentence_transformers_trainer(
             save_strategy="no", report_to="none", disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         loss = losses.MultipleNegativesRankingLoss(model)
-        trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=[Tick()])
-        trainer.data_collator = ready if beforehand else trainer.data_collator
+        trainer: Any = SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=[Tick()])
+        if beforehand:
+            trainer.data_collator = ready
         trainer.train()
     return clock.rate()
 
@@ -141,7 +143,7 @@ def padded_to_512(rows: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tenso
     return ids, mask
 
 
-def padded_step(model: nn.Module, rows: Sequence[np.ndarray], warmup: int, steps: int, batch: int = 32) -> float:
+def padded_step(model: Any, rows: Sequence[np.ndarray], warmup: int, steps: int, batch: int = 32) -> float:
     """A plain cross-encoder loop: bf16 autocast on a GPU, padded to 512, one logit on [CLS]. Real tokens per second."""
     device = next(model.parameters()).device
     head = nn.Linear(model.config.hidden_size, 1).to(device)

@@ -72,8 +72,8 @@ def write_address(root: Path, repository: str, tag: str) -> str:
         rows.append(f"| `{notebook.stem}` | {' | '.join(badges(repository, tag, path))} |")
     table, readme = "\n".join(rows), root / "README.md"
     texts[readme] = put(IN_README, f"\n{table}\n", readme.read_text(encoding="utf-8"), readme.name)
-    for path, text in texts.items():  # all or nothing: whatever was wrong has been said by now
-        path.write_text(text, encoding="utf-8", newline="\n")
+    for file, text in texts.items():  # all or nothing: whatever was wrong has been said by now
+        file.write_text(text, encoding="utf-8", newline="\n")
     return table
 
 

@@ -25,12 +25,19 @@ PINNED = re.compile(
 RELEASE = re.compile(r"https://unpkg\.com/[^/]+@\d[\d.]*/.+")
 
 
+def _parts(url: str) -> dict[str, str]:
+    """The repository, commit and path that an address pins."""
+    if match := PINNED.fullmatch(url):
+        return match.groupdict()
+    sys.exit(f"{url} pins no commit of a repository: mirror a file at a commit, or a release")
+
+
 def make_tables(manifests: Iterable[Path], folder: Path = HERE) -> tuple[int, int]:
     """Write both tables into `folder`; returns the numbers of copies and files."""
     rows = [json.loads(line) for manifest in manifests for line in manifest.read_text("utf-8").splitlines()]
     rows = [{"dataset": row.get("encoder")} | row for row in rows]
     rows = [row for row in rows if "members_sha256" not in row and not RELEASE.fullmatch(row["url"])]
-    rows = [row | PINNED.fullmatch(row["url"]).groupdict() for row in rows]
+    rows = [row | _parts(row["url"]) for row in rows]
     commits: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         commits.setdefault((row["dataset"], row["repository"]), set()).add(row["commit"])

@@ -106,15 +106,16 @@ def matching(profile: str, overrides: dict, steps: int, rates: list[float] | Non
     name = next(name for name in ("ECD", "MDC", "SGD") if name in run.settings.corpora)
     corpus = dialoguecse.corpus(run, name)
     looks = {} if name == "MDC" else {"watch": None}
+    watched = corpus.watch.inputs if corpus.watch else {}
     if name == "ECD":
-        task = Task("dev", agreement_of, {name: corpus.watch.inputs["pairs"]})
+        task = Task("dev", agreement_of, {name: watched["pairs"]})
     else:
         if name == "SGD":
             spoken = load("bundled/SGD", split="dev")
             queries = dialoguecse.rebuild(spoken, run.settings.queries, dialoguecse.REBUILT[name])
             records = dialoguecse.TestSet(queries, corpus=name)
         else:
-            records = corpus.watch.inputs["records"]
+            records = watched["records"]
         task = Task("dev", dialoguecse.score, {name: records}, {"limit": None})
     models = {f"BERT, {name}": dialoguecse.start(run.settings, corpus)}
     models[f"BERT(adapt), {name}"] = dialoguecse.model("adaptation", run.settings, corpus)

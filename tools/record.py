@@ -130,14 +130,14 @@ def pool(folder: Path, root: Path) -> list[Path]:
             shorter[name] = as_list(theirs or [])
         else:
             raise DataError(f"{folder} cannot join the record: its {name} is {theirs}, that of the record {ours}")
-    tables = {}
+    tables: dict[str, pd.DataFrame] = {}
     for name in ("results.csv", ITEMS):
         parts = [rows_of(of, source, name) for of, source in ((kept, place), (run, folder)) if table_at(source, name)]
         if len(parts) == 1:
             raise DataError(f"{folder} cannot join the record: only one of them has {name}")
         tables |= {name: pd.concat(parts, ignore_index=True)} if parts else {}
     for name, rows in tables.items():
-        table_at(place, name).unlink()
+        _remove_table(place, name)
         if name == ITEMS:
             write_items(rows, place)
         else:
@@ -161,10 +161,16 @@ def join_figures(place: Path, folder: Path, seeds: Sequence[int], seed: int) -> 
             continue
         ours, theirs = (read_rows(each, name) for each in (place, folder))
         if len(ours) and "seed" in theirs and {*ours["seed"]} <= {*seeds} and {*theirs["seed"]} == {seed}:
-            table_at(place, name).unlink()
+            _remove_table(place, name)
             pd.concat([ours, theirs], ignore_index=True).to_csv(place / name, index=False)
             joined.append(about.stem)
     return joined
+
+
+def _remove_table(folder: Path, name: str) -> None:
+    """Remove a table, as it is or compressed."""
+    if path := table_at(folder, name):
+        path.unlink()
 
 
 def _finished(folder: Path) -> dict:
@@ -281,7 +287,8 @@ def lighter(html: str) -> str:
 def _fewer_stages(outputs: list[dict]) -> list[dict]:
     """The outputs of a cell, lines printed one after the other together; of many lines that report a stage each the
     first ones, and how many more there were."""
-    kept, told, last = [], 0, None
+    kept, told = [], 0
+    last: dict[str, Any] = {}
     for output in outputs:
         if output.get("name") != "stdout":
             kept.append(output)

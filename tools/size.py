@@ -23,7 +23,7 @@ def docstring_lines(tree: ast.Module) -> set[int]:
     lines = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            lines |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+            lines |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
 
 
@@ -49,7 +49,7 @@ def main(limits: dict[str, float]) -> int:
     total = sum(rooms.values(), Counter())
     for room, size in [*sorted(rooms.items(), key=lambda item: -item[1]["tokens"]), ("all", total)]:
         print(f"{room:12}{size['tokens']:9,} tokens{size['tokens'] / size['lines']:7.1f} a line{size['skips']:5} skips")
-    reached = {room: size["tokens"] for room, size in rooms.items()}
+    reached: dict[str, float] = {room: size["tokens"] for room, size in rooms.items()}
     reached |= {"per_line": total["tokens"] / total["lines"], "tokens": total["tokens"], "skips": total["skips"]}
     over = [
         f"{name} is {reached[name]:,.1f}, more than {limit:,g}"

@@ -18,6 +18,7 @@ from typing import Any
 
 import matplotlib
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -78,7 +79,8 @@ def minutes_of(run: Values) -> float:
 
 def lanes(stages: DataFrame) -> list[int]:
     """For every stage the first lane that is free when it starts."""
-    free, found = [], []
+    free: list[float] = []
+    found = []
     for stage in stages.itertuples():
         lane = next((number for number, end in enumerate(free) if end <= stage.start), len(free))
         free[lane : lane + 1] = [stage.end]
@@ -148,7 +150,8 @@ def timeline(run: Values, stages: DataFrame, gpu: DataFrame | None = None) -> Fi
             column, row = divmod(place, ceil(len(named) / 2))
             where = {"transform": names.transAxes, "size": "small", "va": "top"}
             names.text(0.5 * column, 1 - 0.22 * row / key, _line(place, stage, 48), **where)
-        shown = [Patch(color=colour, label=kind) for kind, colour in KINDS.items() if kind in set(stages["kind"])]
+        shown: list[Artist] = []
+        shown += [Patch(color=colour, label=kind) for kind, colour in KINDS.items() if kind in set(stages["kind"])]
         shown.append(Line2D([], [], color=INK, lw=2, label="chain of waiting"))
         figure.legend(handles=shown, loc="outside lower center", ncols=len(shown), columnspacing=1.2, handlelength=1.4)
     return figure
@@ -171,7 +174,7 @@ def _draw_stages(axes: Axes, stages: DataFrame, named: DataFrame) -> None:
     for place, stage in enumerate(named.itertuples()):
         middle = stage.start / 60 + stage.seconds / 120
         box = {"boxstyle": "circle,pad=0.15", "fc": "white", "ec": INK, "lw": 0.6}
-        axes.text(middle, stage.lane, place + 1, size="x-small", ha="center", va="center", bbox=box)
+        axes.text(middle, stage.lane, str(place + 1), size="x-small", ha="center", va="center", bbox=box)
     most = stages["lane"].max() + 1
     axes.set(yticks=[], ylim=(most - 0.4, -0.6), ylabel=f"{most} at once")
 
