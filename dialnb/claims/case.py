@@ -16,7 +16,7 @@ from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_w
 from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
-from dialnb.files import as_list
+from dialnb.files import Values, as_list
 
 
 class Unjudged(Lacking):
@@ -123,7 +123,7 @@ def training_shares(times: DataFrame | None) -> dict[str, float]:
 def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on, and it has
     neither the encoder nor the method of a model."""
-    asked = {"model": FLOORS}
+    asked: Values = {"model": FLOORS}
     for name, wanted in where.items():
         if name not in ("model", "table", "encoder", "method"):
             asked[name] = [*as_list(wanted), None]
@@ -150,7 +150,7 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
             floor=_beside(both, len(known), keys), paired=_beside(both, len(known), [*keys, "unit"])
         ).dropna(subset=["floor"])
         known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
-        test_sets = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
+        test_sets: list[str] = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
         for _, part in known.groupby(test_sets):
             score, line = part[["value", "floor"]].mean()
             gaps = part[[*places, *MEASURED]].assign(value=part["gap"])
@@ -160,7 +160,7 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
             beside = f"{'not surely above ' * (score > line)}{name} {_number(line)}"
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {beside}"))
             rooms.append(score - line)
-    return Floor(strongest[1], worst[0] > 0, worst[1], np.mean(rooms or inf))
+    return Floor(strongest[1], worst[0] > 0, worst[1], np.array(rooms or inf).mean())
 
 
 def _beside(both: DataFrame, count: int, keys: list[str]) -> ndarray:

@@ -20,7 +20,7 @@ from dialnb.claims.papers import FLOORS, Fields, Labels, Table, dataset_name, lo
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
-from dialnb.files import as_list
+from dialnb.files import Values, as_list
 
 DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")
 """Row labels that describe a printed row but select no tidy rows by themselves."""
@@ -67,7 +67,7 @@ class Comparer:
             (row.labels, dict(zip(self.table.columns, row.values)), self._estimates(row.labels))
             for row in self.table.rows
         ]
-        added = [(labels, {}, self._estimates(labels)) for labels in self._added()]
+        added: list[tuple[Any, Values, Estimates]] = [(labels, {}, self._estimates(labels)) for labels in self._added()]
         rows += [row for row in added if any(cell.seeds for cell in row[-1].values())]
         summaries = self._summaries()
         cells = []
@@ -77,7 +77,7 @@ class Comparer:
                 estimates[column] = _mean(known)
             same = self._fill_averages(estimates, values)
             for column, estimate in estimates.items():
-                printed = same.get(column, values.get(column))
+                printed: Any = same.get(column, values.get(column))
                 comparable = isinstance(printed, int | float) and estimate.seeds
                 status, note = self._status(labels, column, estimate)
                 cells.append(
@@ -142,14 +142,14 @@ class Comparer:
             if not ran or estimates[column].seeds:
                 continue
             estimates[column] = _mean([estimates[name] for name in ran])
-            printed = [values.get(name) for name in ran]
+            printed: list[Any] = [values.get(name) for name in ran]
             if len(ran) < len(check["over"]) and None not in printed:
                 same[column] = float(np.mean(printed))
         return same
 
     def _summaries(self) -> dict[str, list[Estimates]]:
         """For columns that summarise other tables: per named part of another, each model's mean over its cells."""
-        found = {}
+        found: dict[str, list[Estimates]] = {}
         for column, parts in self.spec.get("derived", {}).items():
             for part in parts:
                 table = load_paper(self.slug).tables[part["table"]]
@@ -205,7 +205,7 @@ class Comparer:
         return NOT_RUN, general[0] if general else "not part of this run"
 
 
-def row_selectors(spec: Fields, labels: Labels) -> Fields:
+def row_selectors(spec: Fields, labels: Labels) -> Values:
     """Selectors of a printed row: its labels, the table's, then every rule of cells.yaml whose condition it meets."""
     where = {name: text for name, text in labels.items() if name not in DESCRIPTIVE} | spec.get("where", {})
     for rule in spec.get("rows", ()):
@@ -260,17 +260,17 @@ def _mean(parts: list[Estimate]) -> Estimate:
     replicates = parts[0].by_replicate
     stand_ins = tuple(dict.fromkeys(text for part in parts for text in part.stand_ins))
     if len(replicates) > 1 and all(part.by_replicate.keys() == replicates.keys() for part in parts):
-        means = {key: np.mean([part.by_replicate[key] for part in parts]) for key in replicates}
+        means = {key: np.array([part.by_replicate[key] for part in parts]).mean() for key in replicates}
         over_items = _root([part.over_items for part in parts])
         return _of_replicates(Estimate(n=n, by_replicate=means, stand_ins=stand_ins, over_items=over_items))
-    value = np.mean([part.value for part in parts])
+    value = np.array([part.value for part in parts]).mean()
     half = _root([part.half for part in parts])
     return Estimate(value, half, min(part.seeds for part in parts), n, {}, stand_ins)
 
 
 def _root(halves: list[float]) -> float:
     """Half-width of the mean of independent cells."""
-    return np.linalg.norm(halves) / len(halves)
+    return float(np.linalg.norm(halves)) / len(halves)
 
 
 def _summand(cell: Any) -> Estimate:
@@ -301,7 +301,7 @@ def _rows_of(table: Table, spec: Fields) -> Iterator[Fields]:
     columns |= spec.get("columns", {}) | spec.get("printed", {})
     for row in table.rows:
         where = row_selectors(spec, row.labels) | {"table": table.id}
-        cells = dict(zip(table.columns, row.values))
+        cells: Values = dict(zip(table.columns, row.values))
         for metric, (one, other) in spec.get("ratios", {}).items():
             if cells[one] and cells[other]:
                 yield where | {"metric": metric, "value": cells[one] / cells[other]}

@@ -4,7 +4,7 @@ What is printed stands in `papers/` and in the registry's `counts.yaml`. Nothing
 neither cached nor mirrored is reported as not available.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ def count_todbert(store: Store) -> Iterator[Count]:
     """The nine corpora together, what DSE makes of them, and the utterances that WMDC counts as most frequent."""
     from dialnb.examples.pairs import consecutive_pairs, tail_quirk, unique_sentences
 
-    ours = Counter()
+    ours: dict[str, float] = defaultdict(float)
     every = []
     for part in collection("todbert"):
         dialogues = load(part.dataset, part.variant, store=store)
@@ -81,10 +81,11 @@ def count_todbert(store: Store) -> Iterator[Count]:
         every += clean
         pairs, utterances = len(consecutive_pairs(recorded)), sizes["utterances"]
         ours["dialogues"] += len(clean)
-        ours["utterances"] += utterances.ours
+        counted = utterances.ours or 0
+        ours["utterances"] += counted
         ours["pairs, every utterance kept"] += len(consecutive_pairs(clean))
         ours["pairs, as in TOD-BERT's records"] += pairs
-        ours["pairs, extrapolated"] += pairs * utterances.printed / utterances.ours
+        ours["pairs, extrapolated"] += pairs * (utterances.printed or 0) / counted
     ours["unique sentences"] = len(unique_sentences(every))
     for entry in EXPECTED[NINE]:
         number, where = printed(entry["printed"])

@@ -21,7 +21,7 @@ with the words after its statement). A side that names several models stands for
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -89,13 +89,13 @@ def load_claims(slug: str) -> tuple[Claim, ...]:
 
 def parse_claims(slug: str, raw: list[Fields], where: str) -> tuple[Claim, ...]:
     """Turn parsed YAML into claims."""
-    claims = []
+    claims: list[Claim] = []
     for whole in raw:
         for entry in _split(whole):
             here = f"{where}, claim {entry.get('id', len(claims) + 1)!r}"
             _check(slug, entry, here)
             lists = {name: tuple(entry[name]) for name in ("order", "pairs", "by") if name in entry}
-            claims.append(Claim(**entry | lists))
+            claims.append(Claim(**{**entry, **lists}))
     doubled = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
     if doubled:
         raise DataError(f"{where}: claim ids must be unique, found {', '.join(sorted(doubled))} twice")
@@ -108,7 +108,7 @@ def _split(entry: Fields) -> list[Fields]:
     if "split" not in entry:
         return [rest]
     ((column, values),) = entry["split"].items()
-    parts = []
+    parts: list[Fields] = []
     for value, words in values.items():
         first, *others = str(value).split("/")
         part = {
@@ -127,7 +127,7 @@ def _check(slug: str, entry: Fields, here: str) -> None:
     tables = [*paper.tables, *(figure["id"] for figure in paper.figures)]
     fields = chain(entry, *entry.get("readings", {}).values())
     used_tables = chain(*(as_list(part.get("table", [])) for part in (entry.get("rows", {}), published)))
-    names = {
+    names: dict[str, tuple[Iterable[Any], Collection[str]]] = {
         "field": (fields, Claim.__dataclass_fields__),
         "kind": (filter(None, [entry.get("kind")]), NEEDED),
         "table": ((table for table in used_tables if not table.startswith("X-")), tables),
@@ -137,6 +137,6 @@ def _check(slug: str, entry: Fields, here: str) -> None:
         for name in used:
             if name not in known:
                 raise DataError(f"{here}: {UnknownName(kind, str(name), known)}")
-    for name in ("id", "statement", "where", "kind", NEEDED.get(entry.get("kind"), "kind")):
+    for name in ("id", "statement", "where", "kind", NEEDED.get(entry.get("kind", ""), "kind")):
         if not entry.get(name) and not (name == "worse" and entry.get("pairs")):
             raise DataError(f"{here}: expected the field {name!r}, found none; add it")

@@ -101,7 +101,7 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     trainings = sorted(set.intersection(*(set(table.index) for table, *_ in tables)))
     if not trainings:
         raise Lacking("no training that was scored on every test set")
-    return [_stratum(table.loc[trainings], *facts) for table, *facts in tables]
+    return [_stratum(table.loc[trainings], clusters, *weights) for table, clusters, *weights in tables]
 
 
 def numbers_of(frame: DataFrame, names: Sequence[str]) -> ndarray:
@@ -160,7 +160,8 @@ def curves(
 ) -> tuple[ndarray, ndarray]:
     """x, and y as [trainings, units, x]: the mean curve over the cells, of one side or of the difference of two."""
     keys = [*by, over]
-    found = (differences if len(sides) == 2 else measured)(rows, *sides, keys)
+    first, *other = sides
+    found = differences(rows, first, other[0], keys) if other else measured(rows, first, keys)
     if over not in found:
         raise Lacking(f"the rows have no column {over!r}")
     long = found.assign(**{over: pd.to_numeric(found[over].astype(object))})

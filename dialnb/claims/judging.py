@@ -287,7 +287,7 @@ class _Judging:
         claim = self.claim
         source = rows
         if claim.paired_over == "items" and self.case.items is not None:
-            where = claim.rows | self._each(rows)
+            where = {**claim.rows, **self._each(rows)}
             source = select(self.case.items, {name: one for name, one in where.items() if name in self.case.items})
         gaps = evidence.differences(source, better, worse, claim.by, claim.times)
         if claim.than is None:
@@ -299,9 +299,10 @@ class _Judging:
     def trend(self, rows: DataFrame, *_: Any) -> Parts:
         """The shape of a curve, or of the gap between two."""
         claim = self.claim
-        over = claim.trend["over"]
-        shape = claim.trend.get("shape", "rising")
-        at = claim.trend.get("at")
+        trend = claim.trend or {}
+        over = trend["over"]
+        shape = trend.get("shape", "rising")
+        at: Any = trend.get("at")
         sides = [claim.better, claim.worse] if claim.worse else [claim.better]
         used = _of(rows, sides)
         floor = self._floor(rows, sides)
@@ -309,7 +310,7 @@ class _Judging:
         x, y = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
         y = -y if claim.lower else y
         if shape in ("rising", "falling"):
-            slope = evidence.slope(x, y, claim.trend.get("scale") == "log")
+            slope = evidence.slope(x, y, trend.get("scale") == "log")
             found = self._known(slope.scaled(1 if shape == "rising" else -1))
             verdict = _side(found, claim.margin)
         elif shape == "flat-after":
@@ -341,8 +342,9 @@ class _Judging:
     def statistic(self, rows: DataFrame, *_: Any) -> Parts:
         """A number of every cell, or the agreement of two rankings of the models, that must lie in a range."""
         claim = self.claim
-        limits = claim.statistic["range"]
-        sides = claim.statistic.get("between")
+        asked = claim.statistic or {}
+        limits = asked["range"]
+        sides = asked.get("between")
         if sides:
             if self.case.printed:
                 raise Lacking("a correlation over the printed models is no check")
@@ -357,15 +359,17 @@ class _Judging:
         keys = evidence.cell_names(cells)
         for name, part in cells.groupby(keys) if keys else [((), cells)]:
             values = part["value"].to_numpy()
-            counted = Interval(*[float(values[0])] * 3, 1, "counted", 0.0)
+            number = float(values[0])
+            counted = Interval(number, number, number, 1, "counted", 0.0)
             found = mean_interval(values) if len(values) > 1 else counted
             label = " ".join(map(str, filter(None, name)))
             yield label, self._worded(_inside(found, *limits), found, rows, trained=False)
 
     def value(self) -> Verdict:
         """An absolute value, judged only where encoder and data are the paper's: within `margin` of what is printed."""
-        compared = compare_table(self.case.slug, self.claim.published["table"], self.case.results).rows
-        cell = select(compared, self.claim.published).iloc[0]
+        published = self.claim.published or {}
+        compared = compare_table(self.case.slug, published["table"], self.case.results).rows
+        cell = select(compared, published).iloc[0]
         if cell.status != "ran":
             label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
             raise Lacking(f"{label}: {cell.note}")

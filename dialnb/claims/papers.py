@@ -31,7 +31,8 @@ STUDIES = (*SLUGS, *OWN)
 FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
 """Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
 
-Cell = float | int | str | None
+Cell = Any
+"""A printed value: a number, a text, or None where nothing is printed."""
 Labels = Mapping[str, str]
 """What tells a printed row from the others."""
 
@@ -227,7 +228,7 @@ def _parse_table(raw: Fields, where: str) -> Table:
         rows.append(Row(labels, tuple(values)))
     head = {field: raw[field] for field in ("id", "caption", "kind", "unit")}
     best = "highest" if raw["kind"] == "results" else raw.get("best", "")
-    return Table(**raw | head | {"columns": columns, "rows": tuple(rows), "best": best})
+    return Table(**{**raw, **head, "columns": columns, "rows": tuple(rows), "best": best})
 
 
 def _find(slug: str, table: str) -> Table:

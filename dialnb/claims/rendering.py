@@ -53,9 +53,9 @@ class Comparison:
     def grid(self) -> list[Fields]:
         """Rows with labels, status, note and, per column, a cell: its texts, whether it is best, what to sort by."""
         best = self._best()
-        found = []
-        for number, part in groupby(self.rows.itertuples(), attrgetter("row")):
-            part = list(part)
+        found: list[Fields] = []
+        for number, group in groupby(self.rows.itertuples(), attrgetter("row")):
+            part = list(group)
             status = min((cell.status for cell in part), key=(SUBSTITUTE, RAN, CONSTANT, NOT_RUN).index)
             notes = [cell.note for cell in part if cell.status == status]
             labels = {name: text for name in self.labels if pd.notna(text := getattr(part[0], name))}
@@ -126,7 +126,7 @@ def templates(room: str) -> Environment:
     """The templates of a room; in HTML, values are text whatever they hold."""
     return Environment(
         loader=PackageLoader(f"dialnb.{room}", "."),
-        autoescape=lambda name: ".html" in name,
+        autoescape=lambda name: ".html" in (name or ""),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -8,7 +8,7 @@ without a split, all of them). Overlaps that are known are listed in ``registry/
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -98,7 +98,7 @@ def read_by(encoder: str, weights: str = "") -> tuple[str, ...]:
     known."""
     if weights in registry("earlier"):
         return tuple(registry("earlier")[weights])
-    path = files("dialnb") / "assets" / "encoders" / encoder / "training.json"
+    path = Path(__file__).parents[1] / "assets" / "encoders" / encoder / "training.json"
     return tuple((read_json(path) or {}).get("read", ()))
 
 
