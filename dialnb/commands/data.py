@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from click import argument, group, option
@@ -101,6 +102,8 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
 
     store = default_store()
     rows = []
+    folder: Path | None
+    paths: Iterable[Path]
     for source in [get_source(name) for name in names]:
         if source.kind == DATASET:
             wanted = [file.key for file in source.files if file.verified or unchecked]
@@ -111,7 +114,7 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             folder = store.cache / "files" / source.name
         else:
             folder = download_encoder(source.name).folder or hub_snapshot(source.name)
-            paths = folder.rglob("*")
+            paths = folder.rglob("*") if folder else ()
         sizes = [path.stat().st_size for path in paths if path.is_file()]
         megabytes = round(sum(sizes) / 1e6, 1)
         rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})
@@ -148,7 +151,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         counts[name][state] += 1
         if state == "bad":
             problems.append({"name": name, "file": key, "problem": problem})
-    rows = [{"name": name, **count} for name, count in counts.items()]
+    rows: list[Values] = [{"name": name, **count} for name, count in counts.items()]
     if as_json:
         print_json({**total, "datasets": rows, "problems": problems})
     else:
@@ -217,7 +220,7 @@ def bundled_info(name: str, as_json: bool) -> None:
 
 def by_paper(tables: Iterable[str]) -> str:
     """ "DSE T2", "DSE T3", "UMS T1" as "DSE T2 T3, UMS T1"."""
-    grouped = {}
+    grouped: dict[str, str] = {}
     for paper, table in map(str.split, tables):
         grouped[paper] = f"{grouped.get(paper, paper)} {table}"
     return ", ".join(grouped.values())

@@ -153,19 +153,23 @@ def evaluate(
 
     if tasks and not data:
         raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
-    records = own_data(data, columns) if data else bundled.intent_sets()
-    kind, load = data and records.table.kind, own.encoder_in
-    score = own.evaluate_own if data else bundled.intent_scores
-    if kind in own.LISTS:
-        load, score = own.reply_scorer, own.evaluate_lists
-    loaded = [load(name, getattr(torch, precision)) for name in encoders]
-    if tasks:
-        score = own.adversarial_scores
-    elif kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
-        print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
-        records = own_data(data, columns, held_out=0.2)
+    dtype = getattr(torch, precision)
+    if not data:
+        sets = bundled.intent_sets()
+        loaded = [own.encoder_in(name, dtype) for name in encoders]
+        parts = [bundled.intent_scores(encoder, sets) for encoder in loaded]
+    elif (records := own_data(data, columns)).table.kind in own.LISTS or tasks:
+        judge = own.adversarial_scores if tasks else own.evaluate_lists
+        scorers = [own.reply_scorer(name, dtype) for name in encoders]
+        parts = [judge(scorer, records) for scorer in scorers]
+    else:
+        loaded = [own.encoder_in(name, dtype) for name in encoders]
+        if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
+            print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
+            records = own_data(data, columns, held_out=0.2)
+        parts = [own.evaluate_own(encoder, records) for encoder in loaded]
     names = [*map(encoder_name, encoders)]
-    parts = [score(model, records).assign(encoder=name) for model, name in zip(loaded, names)]
+    parts = [part.assign(encoder=name) for part, name in zip(parts, names)]
     if as_json:
         print(pd.concat(parts).to_json(orient="records", lines=True), end="")
     elif data:
@@ -245,7 +249,8 @@ def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.Data
 
     own = rows[rows["table"] == table]
     model = own["protocol"].map(lambda protocol: "majority label (here)" if protocol == "floor" else name)
-    shown, notes = {}, {}
+    shown = {}
+    notes: dict[str, None] = {}
     for row in compare_table("wmdc", table, own.assign(model=model, protocol="paper")).grid:
         cells = {column: cell["ours"] or cell["paper"] for column, cell in row["cells"].items()}
         shown[row["labels"]["model"]] = cells
@@ -323,7 +328,7 @@ def save(
     from dialnb.runs.provenance import provenance
     from dialnb.runs.stages import MEASURED
 
-    encoder = getattr(model, "encoder", model)
+    encoder: Any = getattr(model, "encoder", model)
     model.save(out, dtype=torch.float16)
     summary = intent_summary(intent_scores(encoder.eval(), intent_sets()))
     facts = {

@@ -31,7 +31,7 @@ def intent_sets() -> dict[str, tuple[Examples, Examples]]:
     return {name: train_and_test(load(f"bundled/{source}", variant)) for name, (source, variant) in INTENT_SETS.items()}
 
 
-def intent_scores(encoder: SupportsEncode, sets: dict[str, tuple[list, list]]) -> DataFrame:
+def intent_scores(encoder: SupportsEncode, sets: dict[str, tuple[Examples, Examples]]) -> DataFrame:
     """Tidy rows of 1- and 5-shot prototype accuracy, ten seeds, for each of the four datasets (`intent_sets`)."""
     rows = [evaluate_prototypes(encoder, *parts, dataset=name) for name, parts in sets.items()]
     return concat(rows, ignore_index=True)

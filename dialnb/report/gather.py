@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from lzma import LZMAError
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from jsonschema import Draft202012Validator
@@ -126,7 +127,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
 
     A run that cannot be read is added to the list `damaged`; without such a list it is an error.
     """
-    alike = {}
+    alike: dict[tuple[Any, ...], list[Any]] = {}
     for folder in folders:
         try:
             run = read_run(folder)
@@ -140,14 +141,14 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
         key = (STUDIES.index(run["slug"]), -size, profile, settings)
         alike.setdefault(key, []).append((run, folder, rows))
-    groups = []
+    groups: list[Group] = []
     for _, runs in sorted(alike.items()):
         runs.sort(key=lambda entry: (len(seeds_of(entry[0])), str(entry[0].get("updated"))))
         latest = {seed: entry for entry in runs for seed in seeds_of(entry[0])}  # a pooled record is not counted twice
         records, places, parts = zip(*{id(entry): entry for entry in latest.values()}.values())
         results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
-        settings = [f"{name}-{value}" for name, value in records[-1].get("set_by_hand", {}).items()]
-        plain = "-".join([records[-1]["slug"], records[-1]["profile"], *settings])
+        changes = [f"{name}-{value}" for name, value in records[-1].get("set_by_hand", {}).items()]
+        plain = "-".join([records[-1]["slug"], records[-1]["profile"], *changes])
         name = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
         while name in [group.name for group in groups]:
             name += "-2"

@@ -96,7 +96,7 @@ def sanitised(html: str) -> Markup:
 
 def markdown_body(text: str) -> Markup:
     """Markdown as HTML of a page: raw HTML escaped, headings below those of the page, tables that scroll."""
-    html = str(sanitised(mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text)))
+    html = str(sanitised(str(mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])(text))))
     html = re.sub(r"<(/?)h[12]>", r"<\1h3>", html)
     html = re.sub(r"<th(?=[ >])", '<th scope="col"', html)
     scroll = '<div class="scroll" role="region" aria-label="Table of the paper\'s page" tabindex="0"><table>'

@@ -46,7 +46,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
 
     `left_out` says, for papers without a run, why there is none.
     """
-    damaged = []
+    damaged: list[Damaged] = []
     groups = gather(runs, damaged)
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[1]).is_file():
         raise DataError(f"{folder} holds files that are no report; name an empty folder, or one that a report made")
@@ -56,7 +56,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         shutil.copyfile(Path(__file__).parent / name, folder / name)
     pages = [page for group in groups if (page := _page(group, folder, damaged))]
     have = [page["group"].slug for page in pages]
-    pages += [_page(Group(slug, slug), folder, damaged) for slug in STUDIES if slug not in have]
+    bare = [Group(slug, slug) for slug in STUDIES if slug not in have]
+    pages += [page for group in bare if (page := _page(group, folder, damaged))]
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
         print(f"report: left out {damage}", file=sys.stderr)
@@ -127,14 +128,14 @@ def _table(compared: Comparison, files: Path) -> Values:
     """A table for the page: rows gathered under their setting, statuses counted, downloads written."""
     table, grid = compared.table, compared.grid
     write_table(compared, files / "tables" / table.id)
-    blocks = {}
-    reasons = {}
-    substitutes = {}
+    blocks: dict[str, list[Values]] = {}
+    reasons: dict[str, dict[str, None]] = {}
+    substitutes: dict[str, None] = {}
     for row in grid:
         labels = dict(row["labels"])
         model = labels.pop("model")
         heading = " · ".join(labels.pop(name) for name in GROUPING if name in labels)
-        blocks.setdefault(heading, []).append(row | {"model": model, "small": ", ".join(labels.values())})
+        blocks.setdefault(heading, []).append({**row, "model": model, "small": ", ".join(labels.values())})
         if row["status"] == NOT_RUN:
             reasons.setdefault(row["note"], {})[model] = None
         if row["status"] == SUBSTITUTE:
@@ -210,11 +211,11 @@ def _run(run: Values, path: Path, files: Path) -> Values:
     if "notebook.ipynb" in links:
         try:
             body = notebook_body(path / "notebook.ipynb")
-            body = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
+            html = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
             _write(
                 target / "notebook.html",
                 "notebook",
-                body=Markup(body),
+                body=Markup(html),
                 title=f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}",
                 back=f"../../{files.name}.html",
                 root="../../",

@@ -254,7 +254,7 @@ class Profiles:
         encoders = dict.fromkeys([*declared.get("encoders", ()), *self.encoders(settings)])
         return list(declared.get("data", ())), list(encoders)
 
-    def parse(self, items: list[str]) -> Values:
+    def parse(self, items: Iterable[str]) -> Values:
         """`["steps=3", "seeds=1,2"]` as typed values."""
         return {name: self.parameter(name).parse(text) for name, text in named_values(items, "--set").items()}
 
