@@ -156,7 +156,7 @@ def parameters(profiles: Profiles) -> str:
 @command()
 @choices
 @pass_context
-def matrix(context: Context, **chosen: Any) -> int:
+def matrix(context: Context, /, **chosen: Any) -> int:
     """Compare the methods of all papers.
 
     On equal terms: trains every method from one encoder, on one corpus, with one budget of tokens, asks it the tasks

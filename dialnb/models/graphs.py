@@ -27,7 +27,7 @@ SMALL = 20_000  # tokens of a step
 LATER = 500  # passes until a recording that failed is tried again: there may be memory then
 
 
-def can_replay(encoder: nn.Module) -> bool:
+def can_replay(encoder: Any) -> bool:
     """Whether there is a GPU, and an encoder of packed tokens on it."""
     return getattr(encoder, "packed", False) and encoder.device.type == "cuda"
 

@@ -1,8 +1,11 @@
 """What the loop asks of a method: an objective that turns a batch into a loss."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from dialnb.examples.batches import Batch
+from dialnb.files import Values
 
 Tensors = dict[str, Tensor]
 
@@ -18,18 +21,18 @@ class Objective(nn.Module):
     ``names`` are what it was configured with.
     """
 
-    names: dict = {}  # noqa: RUF012 -- of an objective without a choice
+    names: Values = {}  # noqa: RUF012 -- of an objective without a choice
 
-    def embed(self, encoder, batch: Batch) -> Tensors:
+    def embed(self, encoder: Any, batch: Batch) -> Tensors:
         return {}
 
     def loss(self, vectors: Tensors) -> Tensor:
         raise TypeError(f"{type(self).__name__} embeds but defines no loss")
 
-    def terms(self, encoder, batch: Batch) -> Tensors:
+    def terms(self, encoder: Any, batch: Batch) -> Tensors:
         return {}
 
-    def describe(self) -> dict:
+    def describe(self) -> Values:
         """Configuration for provenance."""
         return {"objective": type(self).__name__, **self.names}
 
@@ -39,12 +42,12 @@ class Sum(Objective):
 
     def __init__(self, **parts: Objective) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict(parts)
+        self.parts: Any = nn.ModuleDict(parts)
 
-    def embed(self, encoder, batch):
+    def embed(self, encoder: Any, batch: Batch) -> Tensors:
         return {f"{n}.{k}": v for n, part in self.parts.items() for k, v in part.embed(encoder, batch).items()}
 
-    def loss(self, vectors):
+    def loss(self, vectors: Tensors) -> Any:
         total = 0.0
         for name, part in self.parts.items():
             own = {k.removeprefix(f"{name}."): v for k, v in vectors.items() if k.startswith(f"{name}.")}
@@ -52,8 +55,8 @@ class Sum(Objective):
                 total = total + part.loss(own)
         return total
 
-    def terms(self, encoder, batch):
+    def terms(self, encoder: Any, batch: Batch) -> Tensors:
         return {k: v for part in self.parts.values() for k, v in part.terms(encoder, batch).items()}
 
-    def describe(self):
+    def describe(self) -> Values:
         return {name: part.describe() for name, part in self.parts.items()}
