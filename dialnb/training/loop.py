@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
 from dialnb.files import digest_of
-from dialnb.models.encoder import Encoder
+from dialnb.models.encoder import Encoder, evaluating
 from dialnb.models.graphs import SMALL, Graphs, can_replay, clear_gradients, going_first
 from dialnb.models.packed import small_products
 from dialnb.progress import Bar
@@ -80,6 +80,21 @@ def train(
     """
     with seeded(settings.seed):
         return _Run(encoder, objective, examples, settings, folder, on_epoch, name, show_progress).go()
+
+
+@small_products
+@torch.inference_mode()
+def loss_on(encoder: Encoder, objective: Objective, examples: Examples, batch_size: int) -> float:
+    """The mean loss of examples without dropout, the same random numbers in them (masks) for whoever asks."""
+    losses, sizes = [], []
+    with evaluating(nn.ModuleList([encoder, objective])):
+        for rows in np.array_split(np.arange(len(examples)), math.ceil(len(examples) / batch_size)):
+            batch = examples.batch(rows, np.random.default_rng(rows[:1]))
+            vectors = objective.embed(encoder, batch)
+            terms = objective.terms(encoder, batch).values()
+            losses.append(float(sum(terms, objective.loss(vectors) if vectors else 0.0)))
+            sizes.append(batch.size)
+    return float(np.average(losses, weights=sizes))
 
 
 def _sent(values: Tensor) -> Callable[[], list[float]]:

@@ -33,9 +33,10 @@ from dialnb.examples.templates import augmented_dropout_examples, template_examp
 from dialnb.examples.windows import WINDOWS, window_examples
 from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
+from dialnb.models.layout import lay_out_as_bert
 from dialnb.models.selector import Selector, add_marks, add_placeholders
 from dialnb.seeding import seeded
-from dialnb.training.loop import TrainingResult, train
+from dialnb.training.loop import TrainingResult, loss_on, train
 from dialnb.training.objective import Objective, Sum
 from dialnb.training.objectives import (
     ManipulationObjective,
@@ -165,9 +166,21 @@ def _contrast_and_words(encoder: Encoder, **options) -> Objective:
 # --- masked words -----------------------------------------------------------------------------------------------------
 
 
-def _words(encoder, dialogues: Sequence[Conversation], cache: Cache = None) -> MaskedExamples:
-    rows = language_rows(dialogues, seed=24)
-    return MaskedExamples.from_tokens(encoder, encoder.tokenize(rows, 128, cache=cache))
+def _words(encoder, dialogues: Sequence[Conversation], cache: Cache = None, held_out: float = 0.0) -> MaskedExamples:
+    """Make rows of all dialogues but the share ``held_out``; of those the rows that are read nowhere else are kept
+    for a last look."""
+
+    def masked(rows: Sequence[str]) -> MaskedExamples:
+        return MaskedExamples.from_tokens(encoder, encoder.tokenize(rows, 128, cache=cache))
+
+    every = round(1 / held_out) if held_out else 0
+    kept = [dialogue for place, dialogue in enumerate(dialogues) if not every or place % every]
+    rows = language_rows(kept, seed=24)
+    examples = masked(rows)
+    if every:
+        seen = set(rows)
+        examples.held_out = masked([row for row in language_rows(dialogues[::every], seed=24) if row not in seen])
+    return examples
 
 
 def _sentences(
@@ -289,7 +302,14 @@ RECIPES = {
         _tadse("TaDSE L_u + L_t", template_examples, _sized(TemplateObjective, weight_pair=0.0)),
         _tadse("TaDSE", template_examples, _sized(TemplateObjective)),
         _tadse("TaDSE w/ MLP", template_examples, _sized(TemplateObjective, aligned=True)),
-        _words_alone("masked words", paper="", examples=_words, settings=PRINTED["masked words"], heads_first=ALONE),
+        _words_alone(
+            "masked words",
+            paper="",
+            examples=_words,
+            settings=PRINTED["masked words"],
+            heads_first=ALONE,
+            prepare=lay_out_as_bert,
+        ),
         _words_alone(
             "adaptation",
             paper="dialoguecse",
@@ -375,4 +395,6 @@ def fit(
     whole = replace(settings, epochs=settings.epochs / share)
     result = train(encoder, objective, examples, whole, folder, watch, name=recipe.name, **training)
     result.curve["epoch"] *= share * getattr(examples, "of_epoch", 1.0)
+    if held_out := getattr(examples, "held_out", None):
+        result.facts["held_out_loss"] = loss_on(encoder, objective, held_out, settings.batch_size)
     return Fitted(model, objective, result)
