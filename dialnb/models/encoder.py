@@ -133,7 +133,7 @@ class Encoder(nn.Module):
             part = tokens[order[start : start + chunk]]
             ids, mask = (torch.from_numpy(array).to(self.device) for array in part.padded(self.wordpieces.pad_id))
             inputs = {"input_ids": ids, "attention_mask": mask}
-            if part.types is not None:
+            if part.types is not None and hasattr(self.transformer.embeddings, "token_type_embeddings"):
                 types = torch.from_numpy(part.types.astype(np.int64)).to(self.device)
                 inputs["token_type_ids"] = torch.zeros_like(ids).masked_scatter_(mask.bool(), types)
             with torch.autocast(self.device.type, self.dtype, enabled=narrow):
