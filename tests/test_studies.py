@@ -15,7 +15,7 @@ from shared import from_notebook
 from dialnb.claims import load_claims
 from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
-from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
+from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, SelectionGroup, Utterance
 from dialnb.data.tables import build_table
 from dialnb.examples.readings import Dialogues, Lacking, thin
 from dialnb.runs import Model, Trained
@@ -108,6 +108,21 @@ def test_triples_share_a_premise_and_need_both_labels():
     assert tasks.nli_triples(items) == [("a", "a1", "a3")]
 
 
+def test_items_of_the_probe_and_of_listed_candidates_average_to_the_rows(tmp_path):
+    rows = [InferenceItem(str(i), (f"a {i // 2}", f"b {i}"), ("entailment", "contradiction")[i % 2]) for i in range(40)]
+    lists = [
+        SelectionGroup(f"log:{i // 3}#{i}", (f"talk {i}",), ("yes", f"talk {i}", "no"), (0, i % 2, 1 - i % 2))
+        for i in range(12)
+    ]
+    probe = tasks.nli_of(tiny.encoder(), dataset(tmp_path, rows, "SICK"), "SICK", None)
+    ranked = tasks.candidates_of(tiny.encoder(), dataset(tmp_path, lists, "UbuntuIRC"), "UbuntuIRC", None)
+    assert len(probe["items"]) == 20 and ranked["items"]["group"].nunique() == 4, "dialogues of one log belong together"
+    for found, keys in ((probe, ["protocol", "metric"]), (ranked, ["protocol", "ties", "metric"])):
+        means, scores = (part.groupby(keys)["value"].mean() for part in (found["items"], found["rows"]))
+        assert means.to_dict() == pytest.approx(scores[means.index].to_dict())
+    assert 0 < ranked["items"]["value"].mean() < 100
+
+
 # --- models -------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +144,13 @@ def test_each_baseline_may_have_a_rate_and_steps_of_its_own(corpus):
     steps = {recipe: dse.model(recipe, s, talks).settings["max_steps"] for recipe in (*dse.OWN, "DSE")}
     own_papers = {"SimCSE-unsup": 15000, "TOD-BERT": 13500}
     assert steps == dict.fromkeys(("DSE-dropout", "DSE"), s["max_steps"]) | own_papers
+
+
+def test_simcse_by_the_mean_is_chosen_as_it_is_trained(corpus):
+    s, talks = dict(resolved("gpu")) | {"simcse_mean_learning_rate": 3e-6}, Dialogues([corpus])
+    usual, mean = (dse.model("SimCSE-unsup", s, talks, options=o) for o in ({}, {"pooling": "mean"}))
+    assert [made.watch.inputs["pooling"] for made in (usual, mean)] == ["cls", "mean"]
+    assert [made.settings["learning_rate"] for made in (usual, mean)] == [s["simcse_learning_rate"], 3e-6]
 
 
 def test_a_model_is_read_with_the_pooling_that_development_data_prefer(tmp_path):

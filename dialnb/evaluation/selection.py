@@ -83,6 +83,17 @@ def evaluate_candidates(
     DSE's code does: where it is also listed, the copy ties with it, so ``ties="against"`` and ``ties="file"`` bound
     what an unstable sort prints. DSE truncates contexts on the right (oldest turns stay), DiaEval on the left.
     """
+    ranked = candidate_ranks(encoder, groups, protocol, response_length, truncate)
+    for ties, ranks in ranked.items():
+        size = max(len(group.candidates) for group in groups) + (protocol == "code")
+        settings = {"candidates": size, "truncate": truncate, "ties": ties}
+        yield top_k(ranks), {"protocol": protocol, "n": len(groups), **settings}
+
+
+def candidate_ranks(
+    encoder: SupportsEncode, groups: Groups, protocol: str, response_length: int = 32, truncate: str = "right"
+) -> dict[Ties, ndarray]:
+    """Rank the true response of every dialogue, for both ways of breaking ties; see :func:`evaluate_candidates`."""
     asked = []
     for group in groups:
         if sum(group.labels) != 1:
@@ -93,10 +104,7 @@ def evaluate_candidates(
         asked.append(group)
     score = cosine_scorer(encoder, 128, response_length, truncate)
     scores, labels = as_matrices(score(asked), [group.labels for group in asked])
-    for ties in PROTOCOLS:
-        ranks = ranked_labels(scores, labels, ties).argmax(1) + 1
-        settings = {"candidates": scores.shape[1], "truncate": truncate, "ties": ties}
-        yield top_k(ranks), {"protocol": protocol, "n": len(groups), **settings}
+    return {ties: ranked_labels(scores, labels, ties).argmax(1) + 1 for ties in PROTOCOLS}
 
 
 def cosine_scorer(

@@ -46,10 +46,15 @@ def evaluate_similarity(
 def evaluate_nli_probe(encoder: SupportsEncode, triples: Sequence[tuple[str, str, str]]) -> Scores:
     """Is the entailed sentence closer to its anchor than the contradicting one? Accuracy in percent over (anchor,
     entailment, contradiction) texts; chance is 50, a tie is a loss."""
+    yield {"Accuracy": 100 * nli_hits(encoder, triples).mean()}, {"protocol": "paper", "n": len(triples)}
+
+
+def nli_hits(encoder: SupportsEncode, triples: Sequence[tuple[str, str, str]]) -> ndarray:
+    """Tell for each triple whether the entailed sentence is the closer one."""
     if not len(triples):
         raise DataError("the NLI probe needs at least one (anchor, entailment, contradiction) triple")
     entailed, contradicting = cosines(encoder, *zip(*triples), max_length=50)
-    yield {"Accuracy": 100 * np.mean(entailed > contradicting)}, {"protocol": "paper", "n": len(triples)}
+    return entailed > contradicting
 
 
 @cache

@@ -195,7 +195,8 @@ class Run:
             labels = question.task.labels_of(question.model, trained.models.get(question.model))
             more = answer if isinstance(answer, dict) else {"rows": answer}
             if "items" in more and question.task.table and question.task.items:
-                items.append(more["items"].assign(**labels, train_seed=question.seed))
+                own = {"train_seed": question.seed, "encoder": self._start_of(question.model, trained.models)}
+                items.append(_with_labels(more["items"], own | labels))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
         if items:
             self.add_items(joined(items))
@@ -346,6 +347,8 @@ class Run:
     def add_items(self, rows: DataFrame, **labels: Any) -> Run:
         """Keep what each test item scored (tidy rows with a column `item`), for comparisons paired over items."""
         rows = _with_labels(rows.assign(**labels), {"train_seed": self.settings["seed"]})
+        if "encoder" in rows:
+            rows["encoder"] = rows["encoder"].map(encoder_name, na_action="ignore")
         self.items = _latest([self.items, rows], ("value",))
         return self
 

@@ -43,7 +43,8 @@ def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model
     A recipe of ``OWN`` has a rate and steps of its own where the profile gives them; else DSE-dropout has the rate of
     DSE, as its other variants have, SimCSE and TOD-BERT the printed one. Every epoch of DSE and DSE-dropout is kept for
     Figure 3, unless that has trainings of its own, and of DSE-dropout the first is reported, as in the paper. SimCSE
-    comes back as it was when it agreed best with the development pairs of STS-B.
+    comes back as it was when it agreed best with the development pairs of STS-B, read as it is trained: at the first
+    token or, with the option ``pooling``, by the mean.
     """
     settings = {name: s[name] for name in SHARED if name in s}
     if recipe.startswith("DSE"):
@@ -58,7 +59,10 @@ def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model
         given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
     if recipe == "SimCSE-unsup":
         pairs = load("bundled/STS-B", "captions", "dev")
-        given["watch"] = Watch(agreement, {"pairs": pairs, "pooling": "cls"}, best="Corr")
+        pooling = changes.get("options", {}).get("pooling", "cls")
+        given["watch"] = Watch(agreement, {"pairs": pairs, "pooling": pooling}, best="Corr")
+        if pooling == "mean" and (rate := s.get("simcse_mean_learning_rate")):
+            settings["learning_rate"] = rate
     return Model(recipe, data=dialogues, **given | changes)
 
 

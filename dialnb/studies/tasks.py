@@ -1,6 +1,6 @@
 """The tasks that DSE's tables ask of an encoder: records of one dataset in, tidy rows out; each is a stage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from dialnb.data import Dataset, QuestionAnswer
+from dialnb.data import Dataset, QuestionAnswer, conversation_of
 from dialnb.evaluation import (
     EncodeOnce,
     SupportsEncode,
@@ -30,6 +30,8 @@ from dialnb.evaluation.bundled import train_and_test
 from dialnb.evaluation.diaeval import act_names, asked_lists, dialogues_of
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES
 from dialnb.evaluation.scope import OUT, PROTOCOLS, scope_metrics
+from dialnb.evaluation.selection import candidate_ranks
+from dialnb.evaluation.similarity import nli_hits
 from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import Dialogues, Limit, thin
 from dialnb.models.encoder import Encoder
@@ -111,10 +113,17 @@ def candidates_of(
     records: Dataset,
     dataset: str,
     groups: Limit,
-) -> DataFrame:
-    """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``)."""
+) -> dict[str, DataFrame]:
+    """T4, right: the next utterance among the 100 listed (``paper``), and with the true one twice (``code``); ``items``
+    of ties against it, with the conversation of each dialogue as its ``group``."""
     chosen, once = asked_lists(records, groups), EncodeOnce(encoder)
-    return stacked(evaluate_candidates(once, chosen, dataset=dataset, protocol=p) for p in ("code", "paper"))
+    talks, rows, items = [conversation_of(each) for each in chosen], [], []
+    for protocol in ("code", "paper"):
+        rows.append(evaluate_candidates(once, chosen, dataset=dataset, protocol=protocol))
+        ranks = candidate_ranks(once, chosen, protocol)["against"]
+        first = {f"Top-{k}": ranks <= k for k in (1, 3, 10)}
+        items.append(item_rows(first, group=talks, dataset=dataset, protocol=protocol, ties="against"))
+    return {"rows": stacked(rows), "items": stacked(items).assign(task="response selection")}
 
 
 def nli_of(
@@ -122,9 +131,19 @@ def nli_of(
     records: Dataset,
     dataset: str,
     limit: Limit,
-) -> DataFrame:
-    """X1: is the entailed sentence closer than the contradicting one?"""
-    return evaluate_nli_probe(encoder, thin(nli_triples(records), limit), dataset=dataset)
+) -> dict[str, DataFrame]:
+    """X1: is the entailed sentence closer than the contradicting one? With ``items``, one for each triple."""
+    triples, once = thin(nli_triples(records), limit), EncodeOnce(encoder)
+    items = item_rows({"Accuracy": nli_hits(once, triples)}, dataset=dataset, protocol="paper", task="NLI probe")
+    return {"rows": evaluate_nli_probe(once, triples, dataset=dataset), "items": items}
+
+
+def item_rows(hits: Mapping[str, np.ndarray], **labels: Any) -> DataFrame:
+    """What each test item scored, in percent, by metric: tidy rows with a column ``item``."""
+    return stacked(
+        DataFrame({"metric": metric, "item": range(len(hit)), "value": 100.0 * hit, **labels})
+        for metric, hit in hits.items()
+    )
 
 
 def guessed_intents_of(
