@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
-from dialnb.errors import DataError, TrainingError
+from dialnb.errors import DataError, TrainingError, UnknownName
 from dialnb.evaluation.actions import (
     ActionExample,
     act_matrix,
@@ -27,8 +27,9 @@ from dialnb.evaluation.actions import (
 )
 from dialnb.evaluation.diaeval import evaluate_inference
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, FineTuning, finetune, in_batches
+from dialnb.evaluation.hidden import fit_hidden
 from dialnb.evaluation.intent import finetune_intents
-from dialnb.evaluation.linear import PENALTIES, fit_linear
+from dialnb.evaluation.linear import PENALTIES, fit_linear, probe_texts
 from dialnb.evaluation.metrics import accuracy, f1_scores
 from dialnb.evaluation.selection import finetune_responses, response_loss
 from dialnb.tokens import Tokens
@@ -227,6 +228,26 @@ def test_the_linear_layer_reaches_the_accuracy_of_logistic_regression():
     train, validation = ((vectors[part], labels[part]) for part in (slice(500), slice(500, 700)))
     probe = fit_linear(train, validation, lambda logits, y: accuracy(logits.argmax(1), y))
     assert accuracy(probe.logits(vectors[700:]).argmax(1), labels[700:]) >= 100 * reference - 3
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_hidden_layer_learns_what_no_linear_layer_can(several):
+    rng = np.random.default_rng(0)
+    vectors = 50 + 9 * rng.choice([-1.0, 1.0], (400, 2)) + rng.normal(size=(400, 2))  # far from standardised
+    odd = ((vectors - 50) > 0).sum(1) % 2
+    targets = np.stack([odd, 1 - odd], 1).astype(np.int8) if several else odd
+    parts = (vectors[:200], targets[:200]), (vectors[200:300], targets[200:300])
+
+    def right(logits, gold):
+        return accuracy((logits > 0).astype(int)[:, 0], gold[:, 0]) if several else accuracy(logits.argmax(1), gold)
+
+    scores = {fit: right(fit(*parts, right).logits(vectors[300:]), targets[300:]) for fit in (fit_linear, fit_hidden)}
+    assert scores[fit_linear] < 75 < 98 < scores[fit_hidden]
+
+
+def test_a_probe_of_an_unknown_kind_is_refused():
+    with pytest.raises(UnknownName, match="did you mean 'hidden'"):
+        probe_texts(None, [["a"]] * 3, [np.zeros(1)] * 3, accuracy, 8, "hiden")
 
 
 def test_the_linear_layer_keeps_the_best_penalty_and_of_equal_ones_the_strongest():

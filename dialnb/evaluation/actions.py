@@ -109,15 +109,16 @@ def evaluate_actions(
     *,
     acts: Sequence[str],
     groups: ndarray,
+    probe: str = "linear",
 ) -> Scores:
-    """DiaEval: F1 of a linear layer on the frozen encoder; the chosen penalty is in a setting column.
+    """DiaEval: F1 of a probe on the frozen encoder; the chosen penalty is in a setting column.
 
     ``groups`` of test examples give one row each, numbered by ``seed``, whose mean is the F1 of all and whose spread
     its interval (:func:`~dialnb.evaluation.metrics.group_values`).
     """
     splits = train, validation, test
     labels = [act_matrix(examples, acts) for examples in splits]
-    logits, settings = probe_texts(encoder, list(map(_texts, splits)), labels, _selection_score, 128)
+    logits, settings = probe_texts(encoder, list(map(_texts, splits)), labels, _selection_score, 128, probe)
     yield from group_scores(lambda rows: f1_scores(labels[2][rows], logits[rows] > 0), groups, **settings)
 
 

@@ -106,11 +106,14 @@ def conversations(records: Sequence) -> ndarray:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def actions_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Any) -> DataFrame:
+def actions_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, probe: str = "linear", **limits: Any
+) -> DataFrame:
     """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
     parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
     groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
-    return evaluate_actions(encoder, *parts.values(), dataset=dataset, acts=act_names(records, dataset), groups=groups)
+    known = {"dataset": dataset, "acts": act_names(records, dataset), "groups": groups, "probe": probe}
+    return evaluate_actions(encoder, *parts.values(), **known)
 
 
 def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: Any) -> DataFrame:
@@ -130,9 +133,10 @@ def evaluate_inference(
     test: Sequence[InferenceItem],
     *,
     groups: ndarray | None = None,
+    probe: str = "linear",
 ) -> Scores:
-    """Is the last utterance consistent with what was said before? Accuracy of a linear layer on the frozen encoder, and
-    the floor of always answering the majority label of the training items (protocol ``floor``).
+    """Is the last utterance consistent with what was said before? Accuracy of a probe on the frozen encoder, and the
+    floor of always answering the majority label of the training items (protocol ``floor``).
 
     The input is all utterances joined by the encoder's separator, truncated from the left so that the judged reply
     stays. ``groups`` of test items give one row each, numbered by ``seed``.
@@ -141,7 +145,7 @@ def evaluate_inference(
     mark = f" {separator_of(encoder)} "
     texts = [[mark.join(item.utterances) for item in items] for items in splits]
     _, ids = label_ids(*([item.label for item in items] for items in splits))
-    logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256)
+    logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256, probe)
     groups = np.zeros(len(test), np.int64) if groups is None else groups
     yield from _answer_scores(logits.argmax(1), ids[2], groups, **settings)
     majority = np.full(len(test), np.bincount(ids[0]).argmax())
@@ -153,16 +157,18 @@ def _answer_scores(answers: ndarray, labels: ndarray, groups: ndarray, **setting
     return group_scores(lambda rows: {"Accuracy": accuracy(answers[rows], labels[rows])}, groups, **settings)
 
 
-def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
+def inference_of(
+    encoder: SupportsEncode, records: Dataset, dataset: str, probe: str = "linear", **limits: Any
+) -> DataFrame:
     """Table 3: accuracy, and that of the majority label (protocol ``floor``).
 
     A dataset without a training split is cross-validated: every group is the test set once, the next one is for
     validation, the others are for training.
     """
-    parts = asked_items(records, dataset, **limits)
+    parts, known = asked_items(records, dataset, **limits), {"dataset": dataset, "probe": probe}
     groups = conversations(parts["test"])
     if parts["train"]:
-        return evaluate_inference(encoder, *(parts[split] for split in SPLITS), groups=groups, dataset=dataset)
+        return evaluate_inference(encoder, *(parts[split] for split in SPLITS), groups=groups, **known)
     once = EncodeOnce(encoder)
     rows = []
     for group in np.unique(groups).tolist():
@@ -170,7 +176,7 @@ def inference_of(encoder: SupportsEncode, records: Dataset, dataset: str, **limi
         folds: dict[str, list[InferenceItem]] = {split: [] for split in SPLITS}
         for item, number in zip(parts["test"], groups):
             folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
-        found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], dataset=dataset)
+        found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], **known)
         rows.append(found.assign(n=len(groups)))
     return stacked(rows)
 

@@ -13,12 +13,16 @@ import torch
 from numpy import ndarray
 from torch.nn import functional
 
-from dialnb.errors import DataError
+from dialnb.errors import DataError, check_known
+from dialnb.evaluation.hidden import fit_hidden
 from dialnb.evaluation.metrics import Score
 from dialnb.evaluation.vectors import SupportsEncode, encode
 
 PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
 """Weights of the squared norm beside the mean loss, the strongest first."""
+
+KINDS = ("linear", "hidden")
+"""Readings of the layer that is trained on a frozen encoder."""
 
 FLAT = 1e-13
 """Directions with less than this share of the largest variance are rounding errors, and are left out."""
@@ -87,15 +91,23 @@ def probe_texts(
     targets: Sequence[ndarray],
     score: Score,
     max_length: int,
+    kind: str = "linear",
 ) -> tuple[ndarray, dict[str, Any]]:
     """Logits of test texts by a layer on the frozen encoder, and how it was chosen.
 
-    ``texts`` and ``targets`` are those of training, validation and test; texts are cut from the left.
+    ``texts`` and ``targets`` are those of training, validation and test; texts are cut from the left. The ``kind`` of
+    probe is a layer on whitened vectors (``linear``) or one hidden layer on standardised ones (``hidden``).
     """
+    check_known("kind of probe", kind, KINDS)
     if not all(map(len, texts)):
         raise DataError("a linear probe needs examples to train, validate and test on, and one of the splits is empty")
     train, held_out, test = (encode(encoder, part, max_length=max_length, truncate="left") for part in texts)
-    probe = fit_linear((train, targets[0]), (held_out, targets[1]), score)
+    parts = (train, targets[0]), (held_out, targets[1])
+    if kind == "hidden":
+        device = getattr(getattr(encoder, "encoder", encoder), "device", "cpu")
+        found = fit_hidden(*parts, score, device=device)
+        return found.logits(test), {"method": "hidden layer", "penalty": found.penalty, "rate": found.rate}
+    probe = fit_linear(*parts, score)
     return probe.logits(test), {"method": "linear probe", "penalty": probe.penalty}
 
 

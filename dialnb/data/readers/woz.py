@@ -131,24 +131,28 @@ def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[lis
     return tuple(slots)
 
 
-@reader("DSTC2", variants=("copies", "official"))
+@reader("DSTC2", variants=("copies", "official"), version=2)
 def read_dstc2(files: Files, variant: str) -> Records:
     """1,612 / 506 / 1,117 dialogues with 11,677 / 3,934 / 9,890 exchanges, system first.
 
-    The copies: system acts are looked up by text among published (acts, text) pairs, user acts are known for the 150
-    sessions in original form; what is not found is kept without acts and counted. "official" reads the two archives.
+    The copies: system acts are looked up by text among published (acts, text) pairs, user acts among the 150 sessions
+    that are published in original form; what is not found is kept without acts and counted. "official" reads the two
+    archives.
     """
     if variant == "official":
         yield from _official_dstc2(files)
         return
     texts = dict(files.matching("dstc2-clean/*.json", "storage/dstc2-clean.zip"))
     known, raw = _acts_by_text(files), dict(files.matching(f"{RAW}/*/l*.json"))
+    folders = [path.removesuffix("/log.json") for path in raw if path.endswith("/log.json")]
+    sessions = {folder: read_session(files, raw, folder) for folder in folders}
+    meant = _user_acts_by_text(sessions.values())
     for part in ("train", "validate", "test"):
         file = f"dstc2-clean/dstc2_{part}_en.json"
         items = files.json(file, texts[file])
         names = _session_names(files, SPLITS[part], items)
         for name, item in zip(names, items):
-            labelled = read_session(files, raw, f"{RAW}/{name}") if f"{RAW}/{name}/log.json" in raw else []
+            labelled = sessions.get(f"{RAW}/{name}", [])
             files.place = f"{file} dialogue {name}"
             utterances: list[Utterance] = []
             for turn in item["dialogue"]:
@@ -157,11 +161,12 @@ def read_dstc2(files: Files, variant: str) -> Records:
                 acts = system.acts if system else known.get(_folded(turn["system_transcript"]))
                 if acts is None:
                     files.skipped["system acts not found by text (utterance kept without acts)"] += 1
-                if user is None:
-                    files.skipped["user acts are not published in the copies (utterance kept without acts)"] += 1
+                wanted = user.acts if user else meant.get(_folded(turn["transcript"]))
+                if wanted is None:
+                    files.skipped["user acts not found by text (utterance kept without acts)"] += 1
                 utterances.append(Utterance("system", turn["system_transcript"], acts or ()))
                 slots = labelled_user(turn).slots
-                utterances.append(Utterance("user", turn["transcript"], user.acts if user else (), slots))
+                utterances.append(Utterance("user", turn["transcript"], wanted or (), slots))
             yield Dialogue(name, tuple(utterances), ("restaurant",), SPLITS[part])
 
 
@@ -177,6 +182,20 @@ def _acts_by_text(files: Files) -> dict[str, Texts]:
             if not acts or blank:
                 raise DataError(f"{key} line {start + 1}: expected acts, template, text and a blank line")
             found[_folded(text)][acts] += 1
+    return _most_frequent(found)
+
+
+def _user_acts_by_text(sessions: Iterable[list[Utterance]]) -> dict[str, Texts]:
+    """Lower-cased user text -> its most frequent acts in sessions whose acts are known."""
+    found = defaultdict(Counter)
+    for session in sessions:
+        for spoken in session:
+            if spoken.speaker == "user" and spoken.acts:
+                found[_folded(spoken.text)][spoken.acts] += 1
+    return _most_frequent(found)
+
+
+def _most_frequent(found: dict[str, Counter]) -> dict[str, Texts]:
     return {text: counts.most_common(1)[0][0] for text, counts in found.items()}
 
 
