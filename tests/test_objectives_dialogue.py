@@ -76,11 +76,17 @@ def cases(name: str):
     encoder = tiny.encoder(dropout=0.0)
     flat = name.startswith("siamese")
     examples = matching_examples(encoder, build_groups(conversations(), 4), negatives=4, flat=flat)
-    objective = SiameseObjective(encoder.dim, "both" in name) if flat else MatchingGuidedObjective(encoder.dim, name)
+    objective = (
+        SiameseObjective(encoder.dim, "both" in name, "point" in name)
+        if flat
+        else MatchingGuidedObjective(encoder.dim, name)
+    )
     return encoder, objective, examples
 
 
-@pytest.mark.parametrize("name", ["manipulation", "next sentence", "I1", "I2", "siamese", "siamese, both sides"])
+@pytest.mark.parametrize(
+    "name", ["manipulation", "next sentence", "I1", "I2", "siamese", "siamese, both sides", "siamese, pointwise"]
+)
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_chunks_give_the_gradient_of_the_whole_batch(name, chunk):
     encoder, objective, examples = cases(name)
@@ -102,6 +108,18 @@ def test_the_network_on_both_sides_reads_the_context_the_response_and_their_dist
     assert objective.terms(encoder, batch)["matching"].item() == pytest.approx(
         torch.stack(rows).mean().item(), abs=1e-5
     )
+
+
+def test_the_pointwise_reading_asks_of_each_response_alone_whether_it_is_the_true_one():
+    encoder, objective, examples = cases("siamese, pointwise")
+    batch = examples.batch(np.arange(3), np.random.default_rng(0))
+    vectors, costs = encoder.embed(batch.tokens["texts"], "mean"), []
+    for (turn, *_), candidates in zip(batch.arrays["turns"], batch.arrays["candidates"], strict=True):
+        for number, place in enumerate(candidates):
+            c, r = vectors[turn], vectors[place]
+            odds = objective.matching(torch.cat([c, r, (c - r).abs()])).sigmoid()
+            costs.append(-(odds if number == 0 else 1 - odds).log())
+    assert objective.terms(encoder, batch)["matching"].item() == pytest.approx(torch.cat(costs).mean().item(), abs=1e-5)
 
 
 # --- UMS --------------------------------------------------------------------------------------------------------------

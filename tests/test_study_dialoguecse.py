@@ -458,13 +458,22 @@ def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus, n
     assert values == [5, 12] and values_of(run, own, "dialogues", ()) == []
     assert values_of(run, own, "turns", (1, 2)) == [1, 2]
     changes = [("dialogues", value) for value in values]
-    changes += [("turns", 1), ("sides", "past"), ("temperature", 0.5), ("negatives", 1), ("freeze", 0)]
+    changes += [
+        ("turns", 1),
+        ("sides", "past"),
+        ("temperature", 0.5),
+        ("negatives", 1),
+        ("freeze", 0),
+        ("freeze", "half"),
+    ]
     for what, value in changes:
         varied = vary("DialogueCSE I2", run.settings, own, what, value)
         assert varied.labels == {"model": "DialogueCSE I2", what: value} and varied.seeds == ()
         made = job_of(run.settings, varied, tiny.encoder(), 1)[1]["settings"]
         assert made.total_steps(1) == made.total_steps(200) == 579 and made.evaluate_every == 193, what
-        assert made.freeze == (0 if what == "freeze" else 1)
+        assert made.freeze == (0 if value == 0 else 1)
+    longer = job_of(run.settings, vary("SiameseBERT-s", run.settings, own, "steps", 1200), tiny.encoder(), 1)[1]
+    assert longer["settings"].total_steps(1) == 1200 and longer["options"] == {"negatives": 9}
     assert vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5
     varied = vary("SiameseBERT-m", run.settings, own, "turns", 1)
     assert varied.options == {"negatives": 9, "turns": 1}

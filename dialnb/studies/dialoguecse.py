@@ -35,7 +35,7 @@ TESTS, REBUILT = NAMED["tests"], NAMED["rebuilt"]
 
 MATCHING = NAMED["matching"]
 """The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
-the network of these reads is open in the paper: the context alone, or both sides."""
+the network of these reads is open in the paper: the context alone, or both sides; and what it is asked."""
 
 OTHER_STARTS = NAMED["starts"]
 """Lines beside the main one, by the settings of the profile that they change."""

@@ -270,15 +270,17 @@ class MatchingGuidedObjective(Objective):
 
 class SiameseObjective(Objective):
     """The SiameseBERT baselines, whose network the paper does not describe: context through Linear-ReLU-Linear, dot
-    product with every candidate of its group; or, on ``both`` sides, that network on [c; r; |c - r|].
+    product with every candidate of its group; or, on ``both`` sides, that network on [c; r; |c - r|]; or that network
+    asked about each candidate for itself (``pointwise``): is it the true one? (binary cross-entropy).
 
     "-s" and "-m" differ in the examples: a context of one turn, or several flattened into one sequence.
     """
 
-    def __init__(self, dim: int, both: bool = False) -> None:
+    def __init__(self, dim: int, both: bool = False, pointwise: bool = False) -> None:
         super().__init__()
-        self.both, self.names = both, {"both": both}
-        self.matching = _layers(3 * dim, 1, dim) if both else _layers(dim, dim)
+        self.both, self.pointwise = both or pointwise, pointwise
+        self.names = {"both": both, "pointwise": pointwise}
+        self.matching = _layers(3 * dim, 1, dim) if self.both else _layers(dim, dim)
 
     def terms(self, encoder, batch: Batch) -> Tensors:
         vectors = encoder.embed(batch.tokens["texts"], "mean")
@@ -288,6 +290,9 @@ class SiameseObjective(Objective):
             return {"matching": losses.siamese_matching_loss(self.matching(context), replies)}
         context = context[:, None].expand_as(replies)
         scores = self.matching(torch.cat([context, replies, (context - replies).abs()], -1))
+        if self.pointwise:
+            true = torch.zeros_like(scores).index_fill_(1, turns.new_zeros(1), 1.0)  # the first of each group
+            return {"matching": nn.functional.binary_cross_entropy_with_logits(scores, true)}
         return {"matching": losses.siamese_matching_loss(scores.new_ones(len(scores), 1), scores)}
 
 

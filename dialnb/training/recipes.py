@@ -318,9 +318,9 @@ RECIPES = {
             heads_first={"learning_rate": 1e-3, "max_steps": 300},
         ),
         *(
-            _dialoguecse(name + ", both sides" * both, examples=examples, objective=_sized(SiameseObjective, both=both))
+            _dialoguecse(name + reading, examples=examples, objective=_sized(SiameseObjective, **options))
             for name, examples in _contexts_of_siamese.items()
-            for both in (False, True)
+            for reading, options in (("", {}), (", both sides", {"both": True}), (", pointwise", {"pointwise": True}))
         ),
         _dialoguecse("DialogueCSE I1", examples=_groups, objective=_sized(MatchingGuidedObjective, aggregation="I1")),
         _dialoguecse("DialogueCSE I2", examples=_groups, objective=_sized(MatchingGuidedObjective)),
