@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from dialnb.data.store import Store
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.runs import planning
 from dialnb.runs.profiles import Parameter, load_profiles, parse_profiles, run_name, show
+from tools import short
 
 TOY = Path(__file__).parent / "toy"
 
@@ -276,3 +278,12 @@ def test_files_that_nobody_could_check_are_needed_by_the_variant_that_reads_them
     profiles = SimpleNamespace(needed=lambda *_: ([name], []))
     (found,) = planning.needs(profiles, "gpu", {})
     assert found.present == present and ("to be fetched" in found.state) != present
+
+
+@pytest.mark.parametrize("paper", short.SHORT)
+def test_the_short_run_of_the_gpu_profile_takes_its_settings_from_the_command_line(paper):
+    words = short.command(paper, "mini")
+    given = PAPERS[paper].parse([text for option, text in pairwise(words) if option == "--set"])
+    settings = PAPERS[paper].resolve("gpu", encoder="mini", overrides=given)
+    steps = {name: settings[name] for name in PAPERS[paper].parameters if name.endswith("steps")}
+    assert {name: value for name, value in steps.items() if value is not None and value > 3} == {}, "two or three each"

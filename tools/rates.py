@@ -45,15 +45,17 @@ SETS = {
 """The datasets, and the variants of each that have test splits; the first is asked."""
 
 RATES = {
-    "DSE": (2900, [1e-5, 3e-5, 1e-4]),
-    "DSE-dropout": (900, [3e-6, 1e-5, 3e-5]),
-    "SimCSE-unsup": (6000, [1e-5, 3e-5]),
-    "TOD-BERT": (3000, [2e-5, 5e-5, 1e-4]),
-    "WMDC": (2900, [3e-5, 1e-4, 3e-4]),
+    "DSE": (2900, [3e-6, 1e-5, 3e-5]),
+    "DSE-dropout": (900, [1e-6, 3e-6, 1e-5]),
+    "SimCSE-unsup": (6000, [1e-6, 3e-6, 1e-5, 3e-5]),
+    "SimCSE-unsup, mean": (6000, [1e-6, 3e-6, 1e-5, 3e-5]),
+    "TOD-BERT": (3000, [5e-6, 1e-5, 2e-5, 5e-5]),
+    "WMDC": (2900, [1e-5, 3e-5, 1e-4]),
 }
-"""By recipe: steps of a whole training, and the rates that are compared."""
+"""By recipe, and the pooling that it is trained with: steps of a whole training, and the rates that are compared. The
+smallest are below those of the recorded sweep, whose best rate was its smallest for each of these."""
 
-MATCHING = {recipe: [3e-5, 1e-4, 3e-4] for recipe in ("DialogueCSE I2", "SiameseBERT-s", "SiameseBERT-m")}
+MATCHING = {recipe: [3e-6, 1e-5, 3e-5, 1e-4, 3e-4] for recipe in ("DialogueCSE I2", "SiameseBERT-s", "SiameseBERT-m")}
 """Matching models of DialogueCSE, and the rates that are compared."""
 
 MULTIPLES = (1, 3, 10)
@@ -176,8 +178,9 @@ def main() -> None:
     for recipe in args.recipes:
         steps, rates = RATES[recipe]
         for rate in args.rates or rates:
-            study = wmdc if recipe == "WMDC" else dse
-            model = study.model(recipe, settings.get(recipe, run.settings), dialogues)
+            study, (name, _, pooling) = wmdc if recipe == "WMDC" else dse, recipe.partition(", ")
+            options = {"pooling": pooling} if pooling else {}
+            model = study.model(name, settings.get(recipe, run.settings), dialogues, options=options)
             heads = {"WMDC": 40, "DSE": 100, "DSE-dropout": 100}.get(recipe)
             set_here = {"learning_rate": rate, "max_steps": max(2, round(steps * args.share)), "epochs": 100}
             set_here |= {"head_learning_rate": heads * rate} if heads else {}
