@@ -193,6 +193,7 @@ def test_a_mirror_that_is_no_folder_is_an_error_at_once(tmp_path):
         ["/data/mirror"],
         ["/data/mirror", "more"],
         ["http://example.org"],
+        ["HTTP://example.org:80/m", "/data/mirror", "Https://example.org"],
         ["http://localhost:8000", "/data/mirror", "https://example.org/m"],
         ["https://me:secret@example.org:8443/m", "http://[::1]:8000/m", "rel/ative"],
     ],

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -302,6 +303,68 @@ def test_redirects_are_followed_but_not_in_circles(server, register, store):
     server.plans |= {"/data": [redirect("/moved")], "/moved": [serve(BODY)], "/loop": [redirect("/loop")]}
     register(server.url("/loop"), server.url("/data"))
     assert store.path("Toy", "data.bin").read_bytes() == BODY
+
+
+def test_an_address_in_capitals_is_one(server, register, tmp_path):
+    register("https://host.example/data.bin")
+    server.plans["/m/host.example/data.bin"] = [serve(BODY)]
+    store = Store(tmp_path / "cache", server.url("/m").replace("http", "HTTP"), offline=False)
+    assert store.path("Toy", "data.bin", upstream=False).read_bytes() == BODY
+
+
+def odd_length(handler: Handler) -> None:
+    """The whole body, but a length that is no number."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "abc")
+    handler.end_headers()
+    handler.wfile.write(BODY)
+    handler.close_connection = True
+
+
+def odd_reason(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 418 \x1b[31mred\x07\x9b2J\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_a_length_that_is_no_number_is_passed_over(server, register, store):
+    register(server.url("/data.bin"))
+    server.plans["/data.bin"] = [odd_length]
+    assert store.path("Toy", "data.bin").read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    "place", ["http://[::1/x", "http://a:b:c/", "http://host:99999999/", "//[", "http://\xff.\x00/"]
+)
+def test_a_server_that_leads_to_no_address_is_a_sentence(server, register, store, place):
+    register(server.url("/data.bin"))
+    server.plans["/data.bin"] = [redirect(place)]
+    with pytest.raises(DataError, match="could not be downloaded"):
+        store.path("Toy", "data.bin")
+
+
+def test_what_a_server_says_is_shown_and_not_obeyed(server, register, store):
+    register(server.url("/data.bin"))
+    server.plans["/data.bin"] = [odd_reason]
+    with pytest.raises(DataError, match=r"the server answers 418 \(.*red") as caught:
+        store.path("Toy", "data.bin")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "act", [missing, status(500), redirect("http://[::1/x"), lambda handler: handler.reply(b"other bytes"), None]
+)
+@pytest.mark.filterwarnings("ignore:.*failed its check")
+def test_a_password_in_the_address_of_a_mirror_is_never_printed(server, register, tmp_path, capsys, monkeypatch, act):
+    register("https://host.example/data.bin")
+    address = server.url("/m").replace("//", "//me:s3cret%40@")
+    if act is None:
+        monkeypatch.setattr(download, "CONNECT", 0.5)
+        address = "http://me:s3cret%40@127.0.0.1:9/m"
+    server.plans["/m/host.example/data.bin"] = server.plans["/m/host.example/data.bin.gz"] = [act]
+    store = Store(tmp_path / "cache", address, offline=False)
+    with pytest.raises(DataError) as caught:
+        store.path("Toy", "data.bin", upstream=False)
+    shown = "".join(traceback.format_exception(caught.value)) + str(store.check("Toy", "data.bin"))
+    assert "127.0.0.1" in shown and "s3cret" not in shown and "s3cret" not in "".join(capsys.readouterr())
 
 
 def test_a_missing_file_is_not_asked_for_twice(server, register, store):

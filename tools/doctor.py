@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from tabulate import tabulate
 
-from dialnb.data.store import default_store
+from dialnb.data.store import default_store, shown
 from dialnb.files import project_root
 from dialnb.runs.planning import needs
 from dialnb.runs.profiles import known_papers, load_profiles
@@ -67,7 +67,7 @@ def _machine() -> list[Finding]:
         Finding("ok", "processor", f"{facts['cores']} cores, {facts['memory_gb']} GB of memory"),
         Finding("ok" if gpus else "note", "GPU", gpus or f"none ({built}): smoke and quick run on the CPU"),
         cache,
-        Finding("ok", "network", network + (f"; mirror {store.mirror}" if store.mirror else "")),
+        Finding("ok", "network", network + (f"; mirror {shown(store.mirror)}" if store.mirror else "")),
     ]
 
 

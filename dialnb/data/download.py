@@ -88,14 +88,15 @@ def _transfer(url: str, part: Path, limit: int) -> bool:
     except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:  # also where connecting takes too long
         reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
         if isinstance(reason, NO_CONNECTION):
-            raise Unreachable(f"no connection to {urlsplit(url).netloc}") from None
+            raise Unreachable(f"no connection to {urlsplit(url).netloc.rpartition('@')[2]}") from None
         raise _Interrupted("the connection breaks off") from None
-    except requests.RequestException as error:
+    except (requests.RequestException, ValueError) as error:  # a server may send it to an address that is none
         raise DownloadError(f"the request failed ({error})") from None
 
 
 def _save(response: requests.Response, part: Path, start: int, limit: int) -> None:
-    length = int(response.headers.get("Content-Length") or 0)
+    length = response.headers.get("Content-Length", "")
+    length = int(length) if length.isdecimal() else 0
     bar = tqdm(total=start + length, initial=start, unit="B", unit_scale=True, leave=False, disable=length < BIG)
     bar.set_description(Path(urlsplit(response.url).path).name, refresh=False)
     with bar, part.open("ab" if start else "wb") as file:

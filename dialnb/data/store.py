@@ -80,13 +80,13 @@ class Store:
         self.web_mirrors, self.mirror_folders = [], []
         for root in split_roots(self.mirror):
             folder = Path(root).expanduser()
-            if root.startswith(WEB):
+            if root.lower().startswith(WEB):
                 self.web_mirrors.append(root.rstrip("/"))
             elif folder.is_dir():
                 self.mirror_folders.append(folder)
             else:
                 raise DataError(
-                    f"the mirror {str(folder)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
+                    f"the mirror {shown(root)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
                 )
 
     @property
@@ -275,8 +275,9 @@ class Wanted:
 
     def failure(self, bad: list[str], failed: list[str], only_unreachable: bool) -> DataError:
         """Why there is no copy, and what to do."""
+        failed = list(map(shown, failed))
         if bad:
-            tried = "; ".join(bad + failed)
+            tried = "; ".join([*map(shown, bad), *failed])
             todo = f"Repair the mirror, or put the file at {self.target}"
             return DataError(f"no intact copy of {self.name} was found: {tried}. {todo}")
         put = f"put the file at {self.target}, or set DIALNB_MIRROR to a mirror that has it"
@@ -421,8 +422,18 @@ def split_roots(setting: str) -> list[str]:
     >>> split_roots(os.pathsep.join(["/data/mirror", "http://localhost:8000/m", "more"]))
     ['/data/mirror', 'http://localhost:8000/m', 'more']
     """
-    address = r"https?://(?:[^/@]+@)?(?:\[[^\]]*\]|[^/:;]+)(?::\d+)?"
+    address = r"(?i:https?)://(?:[^/@]+@)?(?:\[[^\]]*\]|[^/:;]+)(?::\d+)?"
     return re.findall(rf"{address}[^{os.pathsep}]*|[^{os.pathsep}]+", setting)
+
+
+def shown(text: str) -> str:
+    """What others sent or typed as it may be printed: addresses without passwords, nothing that a terminal obeys.
+
+    >>> shown("http://me:secret@host/x: \x1b[31mno")
+    'http://host/x: \ufffd[31mno'
+    """
+    text = re.sub(r"(?<=://)[^/\s]*@", "", text)
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 @contextmanager
