@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["data", "info", "CLINC150"])        # doctest: +SKIP
     0
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # of a terminal that cannot show every letter
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _complain(message)

@@ -43,6 +43,14 @@ def test_list_has_one_aligned_row_per_dataset(capsys):
     assert rule[start - 1] == " " and all(row[start - 1] == " " and row[start] != " " for row in rows)
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_terminal_that_knows_few_letters_gets_a_list_all_the_same(more):
+    command = [sys.executable, "-m", "dialnb", "data", "list", *more]
+    done = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
+    lines = done.stdout.decode("ascii").splitlines()
+    assert len(json.loads("".join(lines)) if more else lines) >= len(load_registry())
+
+
 def test_list_as_json_gives_the_same_rows(capsys):
     _, out, _ = said(capsys, "data", "list", "--json")
     rows = {row["name"]: row for row in json.loads(out)}

@@ -132,6 +132,8 @@ def test_a_file_is_known_by_its_content_and_options_and_crosses_to_another_proce
         ("text,split\nhi,tset\n", "line 2: split 'tset' is none of train, dev, test"),
         ("text,slots\nhi,city=Rome\n", "line 2: slot city=Rome does not occur in the text"),
         ("text,slots\nto Rome,Rome\n", "line 2: slots are written name=value"),
+        ("\ntext\nhi\n", "shop.csv names no columns: its first line should hold their names"),
+        ("\ufeff\r\n\r\ntext\n", "shop.csv names no columns"),
         ("text,text\nhi,you\n", "two columns named 'text'"),
         ("text,Text\nhi,you\n", "columns 'text' and 'Text', which may both be the text: .*--column text=Text"),
         ("first,second,score\na,b,high\n", "line 2: score 'high' is not a number"),
@@ -148,6 +150,7 @@ def test_a_wrong_file_is_answered_with_a_sentence(tmp_path, text, said):
     ("text", "said"),
     [
         ('{"text": "hi"}\n{"text": \n', "mine.jsonl line 2 should be a JSON object"),
+        ("{}\n{}\n", "mine.jsonl names no columns: .*or each object its keys"),
         ('["hi"]\n', "line 1 should be a JSON object"),
         ('{"text": ["hi"]}\n', "line 1: 'text' should be text, but is"),
         ('{"utterances": "a|b", "label": "x"}\n{"utterances": 3, "label": "x"}\n', "line 2: .utterances. should be"),

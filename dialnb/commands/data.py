@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +99,7 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
     """
     from dialnb.data.sources import DATASET, get_source
     from dialnb.data.store import default_store
-    from dialnb.models.places import download_encoder, hub_snapshot
+    from dialnb.models.places import download_encoder
 
     store = default_store()
     rows = []
@@ -242,7 +243,8 @@ def show(rows: Sequence[Fields], as_json: bool = False) -> None:
 
 def print_json(content: Any) -> None:
     """Print JSON for machines."""
-    print(json.dumps(content, indent=1, ensure_ascii=False))
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(json.dumps(content, indent=1, ensure_ascii=not is_unicode))
 
 
 COMMANDS = (data,)

@@ -99,6 +99,8 @@ def _records(name: str, form: str, data: bytes, columns: Columns) -> list[Any]:
         line = data[: error.start].count(b"\n") + 1
         raise DataError(f"{name} line {line} is not UTF-8 text: save the file as UTF-8 ({error.reason})") from error
     header, rows = (_json_rows if form == "jsonl" else _csv_rows)(text, name)
+    if not any(header):
+        raise DataError(f"{name} names no columns: its first line should hold their names, or each object its keys")
     called = _called(name, header, columns)
     kind = _kind(name, header, called)
     bad = []
