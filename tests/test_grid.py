@@ -20,11 +20,12 @@ from dialnb.data.datasets import choose_datasets
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DialnbError, UnknownName
 from dialnb.evaluation.metrics import tidy_frame, tidy_rows
-from dialnb.examples.readings import Dialogues
+from dialnb.examples.readings import Dialogues, Lacking
 from dialnb.files import read_json
 from dialnb.runs import Model, Task, Watch, start
 from dialnb.runs.grid import Grid, job_of, train_model
 from dialnb.runs.stages import StageCache, _packed, stage_key
+from dialnb.studies import dse
 from dialnb.training.recipes import RECIPES, fit, get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -249,6 +250,46 @@ def test_what_a_profile_leaves_out_says_so_with_the_smallest_one_that_has_it(run
     assert reasons["", "further"] == reasons["", "DSE 2-1"], "it starts from what is left out"
     assert reasons["", "public"] == "left out of the smoke profile to keep its time", "no profile has it"
     assert "it runs with 'gpu'" in reasons["T7", None]
+
+
+@pytest.fixture
+def offering(project):
+    """A run whose larger profiles have the bundled encoder as a further one."""
+    further = {"others": {"type": "list[encoder]", "default": [], "help": "further encoders"}}
+    larger = {"gpu": PROFILES["profiles"]["gpu"] | {"others": ["mini"]}}
+    made = PROFILES | {"parameters": PROFILES["parameters"] | further, "profiles": PROFILES["profiles"] | larger}
+    (project / "project" / "papers" / "dse" / "profiles.yaml").write_text(yaml.safe_dump(made), encoding="utf-8")
+    return start("dse", "smoke", encoder=str(project / "tiny"), out=project / "run")
+
+
+def test_a_row_is_left_out_by_its_own_name_alone_whatever_it_is_made_of(offering, talks, asked):
+    run = offering
+    models = {"TF": Model(start="mini", pooling="cls"), "mine": Model("DSE 2-1", data=talks)}
+    trained = run.train(models)
+    assert [*trained] == ["TF", "mine"] and run.missing == []
+    assert trained["TF"].pooling == "cls" and set(run.evaluate(trained, [asked])["model"]) == {"TF", "mine"}
+
+
+def test_what_is_left_out_is_said_in_the_log_once_for_each_reason(offering, capsys):
+    run = offering
+    models = {"DSE 2-1": Model(), "mini": Model(start="mini"), "nobody's": Model(start="DSE 2-1")}
+    for _ in range(2):  # a cell may be run twice
+        run.train(models)
+    run.wants("T7", table="T7")
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("not run")]
+    why = "left out of the smoke profile to keep its time; it runs with 'gpu'"
+    assert said == [f"not run: DSE 2-1; mini; nobody's: {why}", f"not run: T7: {why}"]
+
+
+def test_a_model_typed_into_the_notebook_of_dse_is_trained_in_every_profile_that_runs_here(tmp_path):
+    cells = read_json(Path(__file__).parent.parent / "notebooks" / "dse.ipynb")["cells"]
+    (source,) = (text for text in map("".join, (cell["source"] for cell in cells)) if text.startswith("models = {"))
+    for profile in ("smoke", "quick"):
+        run = start("dse", profile, out=tmp_path / profile)
+        dialogues = Dialogues(run.corpus(), 12)
+        given = {"run": run, "s": run.settings, "dialogues": dialogues, "dse": dse, "Model": Model, "Lacking": Lacking}
+        exec(source + '\nmodels["TF"] = Model(start="mini", pooling="cls")', given)  # noqa: S102 (a cell of our own)
+        assert {"BERT", "DSE", "TF"} <= Grid(run, given["models"], (), {}).models.keys()
 
 
 def test_data_that_cannot_be_had_are_a_reason_in_the_table(run, talks):

@@ -299,6 +299,15 @@ def adversarial(values: dict[tuple[str, int], float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def test_a_model_of_ones_own_that_did_not_run_is_told_under_the_table_with_the_reason():
+    gaps = [{"table": "", "model": name, "reason": "left out"} for name in ("TF", "BERT", "mine <b>")]
+    gaps += [{"table": "T4", "model": "elsewhere", "reason": "left out"}, {"table": "T2", "reason": "of all"}]
+    compared = compare_table("dse", "T2", intents({"DSE": 60.0}).assign(table="T2"), gaps)
+    assert compared.absent == {"left out": ["TF", "mine <b>"]}, "BERT has a printed row, which says so"
+    assert "<p>Not run: TF, mine &lt;b&gt;: left out.</p>" in compared._repr_html_()
+    assert compare_table("dse", "T4", intents({"DSE": 60.0}).assign(table="T2"), gaps).absent == {}, "nothing ran there"
+
+
 def test_models_are_renamed_and_averaged_where_a_table_says_so():
     rows = adversarial({("BERT", 1): 0.2, ("UMS_BERT", 1): 0.3, ("UMS_ELECTRA", 1): 0.4})
     compared = compare_table("ums", "T4", rows)

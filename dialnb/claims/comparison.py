@@ -98,7 +98,7 @@ class Comparer:
                         "note": note,
                     }
                 )
-        return Comparison(self.slug, self.table, DataFrame(cells))
+        return Comparison(self.slug, self.table, DataFrame(cells), self._absent({row[0]["model"] for row in rows}))
 
     def _estimates(self, labels: Labels) -> Estimates:
         """Ours for the cells of one row: rows that name their column themselves, else those that cells.yaml selects."""
@@ -172,6 +172,16 @@ class Comparer:
                 settings.append(setting)
         models = select(self.rows, {"table": self.table.id})["model"].unique()
         return [setting | {"model": model} for setting in settings for model in models if model not in printed]
+
+    def _absent(self, shown: set[str]) -> dict[str, list[str]]:
+        """By the reason, the models that a table of results lacks though no row says so, for the paper has none."""
+        rows = shown | _printed_models(self.slug) | {"", None}
+        filled = "table" in self.results and self.results["table"].eq(self.table.id).any()
+        absent: dict[str, list[str]] = {}
+        for entry in self.not_run if filled else ():
+            if entry.get("model") not in rows and entry.get("table") in (None, "", self.table.id):
+                absent.setdefault(str(entry["reason"]), []).append(entry["model"])
+        return absent
 
     def _constant(self, labels: Labels) -> str:
         """The sentence of a row that is not measured by anyone who reads the paper."""
@@ -278,6 +288,17 @@ def _summand(cell: Any) -> Estimate:
     partial = "" if pd.isna(cell.same) else "averages over the columns that ran"
     stand_ins = tuple(filter(None, (cell.note, partial)))
     return Estimate(cell.ours, cell.half, cell.seeds, cell.n, stand_ins=stand_ins)
+
+
+@cache
+def _printed_models(slug: str) -> frozenset[str]:
+    """The models that any table of a paper has a row for, by all their names."""
+    names = set()
+    for table in load_paper(slug).tables.values():
+        spec = load_cells(slug).get("tables", {}).get(table.id) or {}
+        for row in table.rows:
+            names.update([row.labels["model"], *as_list(row_selectors(spec, row.labels)["model"])])
+    return frozenset(names)
 
 
 @cache

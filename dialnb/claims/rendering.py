@@ -1,7 +1,7 @@
 """One renderer for a compared table: the notebook's styled frame, CSV, Markdown, LaTeX and the report start here."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -27,11 +27,13 @@ LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Comparison:
-    """One printed table with ours beside it. `rows` is tidy, one row per cell; every view below comes from it."""
+    """One printed table with ours beside it. `rows` is tidy, one row per cell; every view below comes from it.
+    `absent` has the models of ours that did not run and have no row, by the reason."""
 
     slug: str
     table: Table
     rows: DataFrame
+    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     command: str = ""  # that makes it
 
     @property
@@ -83,7 +85,7 @@ class Comparison:
         return self._render("table.html.j2")
 
     def _render(self, template: str, bold: str = "", escape: Callable[[str], str] = str) -> str:
-        names = ("slug", "table", "labels", "parts", "grid", "command")
+        names = ("slug", "table", "labels", "parts", "grid", "absent", "command")
         shown = {name: getattr(self, name) for name in names}
         return render(template, **shown, columns=list(self.table.columns), bold=bold.format, escape=escape)
 

@@ -129,7 +129,7 @@ def _table(compared: Comparison, files: Path) -> Values:
     table, grid = compared.table, compared.grid
     write_table(compared, files / "tables" / table.id)
     blocks: dict[str, list[Values]] = {}
-    reasons: dict[str, dict[str, None]] = {}
+    reasons = {reason: dict.fromkeys(models) for reason, models in compared.absent.items()}
     substitutes: dict[str, None] = {}
     for row in grid:
         labels = dict(row["labels"])

@@ -338,31 +338,30 @@ class Grid:
         self.models: dict[str, Model] = {}
         self.reasons: dict[str, str] = {}  # of the models that are left out
         for name, model in every.items():
-            if self._can_be_had(name, model, every):
+            try:
+                self._check(name, model, every)
                 self.models[name] = model
+            except DialnbError as error:
+                self.reasons[name] = first_sentence(error)
+        for reason in dict.fromkeys(self.reasons.values()):
+            names = [name for name, why in self.reasons.items() if why == reason]
+            run.note_absent(reason, model=[dict(every[name].labels).get("model", name) for name in names])
         own = [seed for model in self.models.values() for seed in model.seeds]
         self.seeds = list(dict.fromkeys([*run.train_seeds, *own]))
         self.results: dict[tuple[str, int], Values] = {}
         self.held: list[str] = []  # the models that wait for the encoder of the run
 
-    def _can_be_had(self, name: str, model: Model, models: Models) -> bool:
-        """Whether the profile takes a model and its start is there; else the reason is noted."""
-        try:
-            recipe = model.recipe if isinstance(model.recipe, str) else ""
-            for each in (name, recipe, model.start):
-                if not self.run.wants(each):
-                    raise DialnbError(self.run.left_out(each))
-            if isinstance(model.data, Lacking):
-                raise DialnbError(model.data.reason)
-            if model.start in self.reasons:
-                raise DialnbError(self.reasons[model.start])
-            if model.start and model.start not in models:
-                load_encoder(model.start)
-        except DialnbError as error:
-            self.reasons[name] = first_sentence(error)
-            self.run.note_absent(self.reasons[name], model=dict(model.labels).get("model", name))
-            return False
-        return True
+    def _check(self, name: str, model: Model, models: Models) -> None:
+        """Raise the reason why a model is left out: the profile does not take a row of this name, or its data or start
+        cannot be had. What the row is made of is not the profile's business: whoever adds a row gets it."""
+        if not self.run.wants(name):
+            raise DialnbError(self.run.left_out(name))
+        if isinstance(model.data, Lacking):
+            raise DialnbError(model.data.reason)
+        if model.start in self.reasons:
+            raise DialnbError(self.reasons[model.start])
+        if model.start and model.start not in models:
+            load_encoder(model.start)
 
     def train(self) -> Trained:
         """Make every model as soon as what it starts from is there, and answer the questions ahead of time. Where the

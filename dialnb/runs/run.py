@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -32,6 +33,7 @@ from dialnb.files import (
     PACKAGED,
     Fields,
     Values,
+    as_list,
     make_folder,
     project_root,
     say,
@@ -219,10 +221,8 @@ class Run:
         tables, say why they are empty."""
         wanted = []
         for task in tasks:
-            if self.wants(task.table):
+            if self.wants(task.table, table=task.table):
                 wanted.append(task)
-            else:
-                self.note_absent(self.left_out(task.table), table=task.table)
         parts = []
         for question, rows, _ in self.answers(trained, wanted, floors):
             labels = {"train_seed": question.seed, "encoder": self._start_of(question.model, trained.models)}
@@ -288,9 +288,13 @@ class Run:
         other = load_profiles(slug, self.root)
         return other.resolve(self.profile, self.settings["seed"], self.settings["encoder"])
 
-    def wants(self, name: str) -> bool:
-        """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it."""
-        return self._profiles.takes(name, self.settings)
+    def wants(self, name: str, **rows: str | Sequence[str]) -> bool:
+        """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it. If
+        not, the reason is noted for the ``rows`` (as in `note_absent`), where these are named."""
+        takes = self._profiles.takes(name, self.settings)
+        if rows and not takes:
+            self.note_absent(self.left_out(name), **rows)
+        return takes
 
     def left_out(self, name: str = "") -> str:
         """The reason of what the profile leaves out, with the smallest larger one that has it."""
@@ -300,11 +304,16 @@ class Run:
                 return f"left out of the {self.profile} profile to keep its time; it runs with '{each}'"
         return f"left out of the {self.profile} profile to keep its time"
 
-    def note_absent(self, reason: str, table: str = "", **labels: str) -> None:
-        """Say why rows are missing: those of a ``model``, a ``dataset`` or a ``column``, in one table or in all."""
-        where = {"table": table, **labels}
-        self.missing = [entry for entry in self.missing if entry != where | {"reason": entry["reason"]}]
-        self.missing.append(where | {"reason": reason})
+    def note_absent(self, reason: str, table: str = "", **labels: str | Sequence[str]) -> None:
+        """Say why rows are missing, in the log and under the table: those of a ``model``, a ``dataset`` or a ``column``
+        (or of several of them), in one table or in all."""
+        rows = product(*map(as_list, labels.values()))
+        entries = [{"table": table, **dict(zip(labels, names)), "reason": reason} for names in rows]
+        if new := [entry for entry in entries if entry not in self.missing]:
+            names = dict.fromkeys(", ".join(map(entry.get, labels)) for entry in new)
+            say(f"not run: {'; '.join(names) or table}{f' in {table}' if labels and table else ''}: {reason}")
+        for entry in entries:
+            self.missing = [other for other in self.missing if other | {"reason": reason} != entry] + [entry]
 
     def datasets(self, task: Task) -> dict[str, Dataset]:
         """The datasets of a task; those that cannot be had are noted in its table."""
