@@ -5,19 +5,11 @@
 >>> records = dialnb.load("CLINC150", split="test")      # doctest: +SKIP
 """
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
-
-# Both before the libraries that they concern. Threads that wait for each other give their core away soon, for on shared
-# cores it is the other's: steps were ten times as slow. And jsonschema's check of IRIs, which nobody asks for, takes
-# seconds to import.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-sys.modules.setdefault("rfc3987_syntax", None)
 
 try:
     __version__ = version("dialnb")

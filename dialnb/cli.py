@@ -4,9 +4,12 @@ Exit codes: 0 done; 1 something failed (a bad file, no network, a claim that can
 wrong (an unknown name or option, an impossible value); 130 interrupted.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO
 
 import click
 
@@ -32,9 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["data", "info", "CLINC150"])        # doctest: +SKIP
     0
     """
+    # Before torch is there: threads that wait for each other give their core away soon, for on shared cores it is the
+    # other's, and steps were ten times as slow. Kernels and workers of the command inherit it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # of a terminal that cannot show every letter
+    with redirect_stdout(Heard(sys.stdout)) as output, redirect_stderr(Heard(sys.stderr)):
+        code = _run(arguments)
+        output.flush()
+        return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _complain(message)
@@ -52,6 +65,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(in_words(error))
         return 1
+
+
+class Heard:
+    """A stream whose reader may go away (`dialnb run all | head -1`): what nobody reads is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self.stream.write(text)
+        except BrokenPipeError:
+            return self._drop(text)
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._drop("")
+
+    def _drop(self, text: str) -> int:
+        """Lead the stream, and what waits in its buffer, to nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
+        return len(text)
 
 
 def _complain(sentence: object) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PRELOADED = ("accelerate", "bm25s", "ipykernel.kernelapp", "sklearn.manifold", "transformers.models.bert.modeling_bert")
+PRELOADED = ("accelerate", "ipykernel.kernelapp", "sklearn.manifold", "transformers.models.bert.modeling_bert")
 OURS = ("dialnb.explore.dialogues", "dialnb.models.encoder", "dialnb.studies.matrix")
 
 BESIDE = (Path(__file__).parent, Path(__file__).parent.parent / "workflow")

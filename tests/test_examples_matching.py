@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from math import log
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from dialnb.examples.matching import (
     matching_examples,
     neighbours,
     sessions,
+    word_weights,
 )
 from dialnb.models.selector import add_marks
 from dialnb.tokens import Tokens
@@ -163,10 +164,12 @@ def test_shared_words_alone_do_not_solve_a_rebuilt_pool(mirror_store):
     assert rows["paper", "MAP"] < rows["floor", "MAP"] + 10, "those that are first by BM25 would be 27 points above"
 
 
-def test_the_retrieval_set_leaves_the_gpu_alone(monkeypatch):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    build_retrieval(labelled())
-    assert "JAX_PLATFORMS" not in os.environ, "other libraries of the process may want JAX on the GPU"
+def test_words_weigh_more_the_rarer_they_are_and_less_each_time_and_in_long_texts():
+    weights = word_weights([["book", "a", "table"], ["a", "a"], ["a", "book", "on", "the", "long", "dark", "road"]])
+    rarity, lengths = {"a": log(1 + 0.5 / 3.5), "book": log(1 + 1.5 / 2.5)}, {0: 3, 1: 2, 2: 7}
+    for word, places in {"a": {0: 1, 1: 2, 2: 1}, "book": {0: 1, 2: 1}}.items():
+        expected = [rarity[word] * n / (1.5 * (0.25 + 0.75 * lengths[i] / 4) + n) for i, n in places.items()]
+        assert weights[word][0].tolist() == [*places] and weights[word][1].tolist() == pytest.approx(expected)
 
 
 def test_the_retrieval_set_is_seeded_distinct_and_unambiguous():

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from textwrap import dedent
 
+import psutil
 import pytest
 
 from dialnb import cli
 from dialnb.claims.papers import SLUGS
+from dialnb.files import read_json
+from dialnb.runs.engine import NotebookRun, Request, execute
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def notebook(*sources: str) -> dict:
@@ -96,3 +106,79 @@ def test_an_unknown_paper_is_refused_before_anything_runs(tmp_path, capsys):
     assert cli.main(["reproduce", "dze", "--out", str(tmp_path / "runs")]) == 2
     assert "did you mean 'dse'" in capsys.readouterr().err
     assert not list(Path(tmp_path).iterdir())
+
+
+def write_notebook(folder: Path, *sources: str) -> Path:
+    """A notebook of DSE with these cells, in a folder of notebooks."""
+    (folder / "notebooks").mkdir()
+    (folder / "notebooks" / "dse.ipynb").write_text(json.dumps(notebook(*sources)), encoding="utf-8")
+    return folder / "notebooks"
+
+
+def ran(folder: Path, *sources: str) -> NotebookRun:
+    return execute(Request("dse", out=folder / "runs"), ROOT, write_notebook(folder, *sources))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process ends within half a minute; one that nobody has waited for counts as ended."""
+    for _ in range(300):
+        if not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+SLOW_TO_END = """
+    import time
+    handlers = get_ipython().kernel.shell_handlers
+    answer = handlers["kernel_info_request"]
+
+    async def slowly(*message):
+        await answer(*message)
+        time.sleep(1)  # its handler of interrupts is still the one that raises
+
+    handlers["kernel_info_request"] = slowly
+"""
+
+
+def test_a_kernel_that_takes_its_time_after_the_last_message_is_not_interrupted(tmp_path, capfd):
+    assert ran(tmp_path, dedent(SLOW_TO_END)).status == "ran"
+    assert "KeyboardInterrupt" not in "".join(capfd.readouterr())
+
+
+CHILD = "import pathlib, subprocess; child = subprocess.Popen(['sleep', '1000']); "
+CHILD += "pathlib.Path({!r}).write_text(str(child.pid))"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are a thing of POSIX")
+@pytest.mark.parametrize("last", ["", "1 / 0", "import os; os._exit(9)"], ids=["ran", "failed", "kernel died"])
+def test_a_process_that_a_notebook_started_ends_with_the_run(tmp_path, last):
+    assert ran(tmp_path, CHILD.format(str(tmp_path / "child")), last).status == ("failed" if last else "ran")
+    assert has_ended(int((tmp_path / "child").read_text()))
+
+
+def command(folder: Path, *sources: str) -> subprocess.Popen:
+    """`dialnb run dse` on a notebook with these cells, in a process of its own that says everything to one pipe."""
+    notebooks = write_notebook(folder, *sources)
+    arguments = ["run", "dse", "--notebooks", str(notebooks), "--out", str(folder / "runs")]
+    words = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([sys.executable, "-m", "dialnb", *arguments], cwd=ROOT, **words)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are a thing of POSIX")
+def test_a_process_that_a_notebook_started_ends_with_a_run_that_is_interrupted(tmp_path):
+    process = command(tmp_path, CHILD.format(str(tmp_path / "child")), "import time; print('begun'); time.sleep(1000)")
+    while "begun" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in process.communicate(timeout=300)[0] and process.returncode == 130
+    assert has_ended(int((tmp_path / "child").read_text()))
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_says(tmp_path):
+    process = command(tmp_path, "print('first ' * 10_000)", "import sys; print('second ' * 10_000, file=sys.stderr)")
+    assert process.stdout.readline().startswith("[1/1] dse")
+    process.stdout.close()  # as `| head -1` does
+    assert process.wait(timeout=300) == 0
+    assert read_json(tmp_path / "runs" / "dse-quick-seed1" / "run.json")["status"] == "done"
+    assert "second" in (tmp_path / "runs" / "dse-quick-seed1" / "log.txt").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import textwrap
@@ -122,10 +121,10 @@ def run(
         check_encoders(loaded[slug], settings[slug])
     from dialnb.runs.engine import Request, run_all
 
-    if fresh:
-        os.environ["DIALNB_FRESH"] = str(time.time())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end leaves a record, as Ctrl-C does
-    runs = run_all([Request(s, profile, seed, encoder, overrides[s], out) for s in slugs], root, notebooks)
+    since = time.time() if fresh else 0.0
+    requests = [Request(slug, profile, seed, encoder, overrides[slug], out, since) for slug in slugs]
+    runs = run_all(requests, root, notebooks)
     bad = ("failed",) if ALL in papers else ("failed", "left out")
     return int(any(run.status in bad for run in runs))
 

@@ -1,10 +1,11 @@
 """DialogueCSE (Section 4.1): sessions, groups of a context and candidate responses, and a retrieval set by BM25."""
 
-import os
+import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from unittest.mock import patch
 
 import numpy as np
 from numpy import ndarray
@@ -17,6 +18,9 @@ from dialnb.examples.pairs import SEPARATOR
 from dialnb.tokens import Numbers, Tokens, offsets_of
 
 SIDES = ("both", "past")
+WORD = re.compile(r"\b\w\w+\b")
+SATURATION, LENGTH = 1.5, 0.75
+"""The two constants of BM25: how soon further occurrences of a word count less, and how much long texts pay."""
 NEAR = 10  # utterances on each side that a built group keeps
 
 
@@ -155,32 +159,46 @@ def build_retrieval(
     its intent are relevant, at most ``positives`` of them, drawn so that their place in that order tells nothing. Where
     all candidates are of one kind there is nothing to rank, and the utterance is a candidate only.
     """
-    # bm25s imports JAX where it is installed, which would take most of a GPU's memory
-    with patch.dict(os.environ, JAX_PLATFORMS=os.environ.get("JAX_PLATFORMS") or "cpu"):
-        import bm25s
-
-    def words_of(texts: list[str]) -> list[list[str]]:
-        return bm25s.tokenize(texts, stopwords=None, return_ids=False, show_progress=False)
-
     intents: dict[str, set[str]] = {}
     for text, intent in labelled:
         intents.setdefault(" ".join(text.split()), set()).add(intent)
     clear = [text for text, names in intents.items() if text and len(names) == 1]
-    clear = [text for text, words in zip(clear, words_of(clear) if clear else ()) if words]
+    clear = [text for text in clear if WORD.search(text)]
     if len(clear) < 2:
         raise DataError(f"a retrieval set needs at least 2 different labelled utterances, got {len(clear)}")
     rng = np.random.default_rng(seed)
     texts = [clear[i] for i in rng.permutation(len(clear))[:size]]
     names = np.array([min(intents[text]) for text in texts])
-    words = words_of(texts)
-    index = bm25s.BM25()
-    index.index(words, show_progress=False)
+    words = [WORD.findall(text.lower()) for text in texts]
+    weights = word_weights(words)
     queries = []
     for number, text in enumerate(texts):
-        ranked = np.argsort(-index.get_scores(words[number]), kind="stable")
+        scores = np.zeros(len(texts), np.float32)
+        for word in words[number]:
+            places, values = weights[word]
+            scores[places] += values
+        ranked = np.argsort(-scores, kind="stable")
         ranked = ranked[ranked != number][:pool]
         same = names[ranked] == names[number]
         kinds = rng.permutation(ranked[same])[:positives].tolist(), ranked[~same].tolist()
         relevant, irrelevant = map(tuple, kinds if all(kinds) else ((), ()))
         queries.append(RetrievalQuery(number, text, relevant, irrelevant, str(names[number])))
     return queries
+
+
+def word_weights(texts: Sequence[Sequence[str]]) -> dict[str, tuple[ndarray, ndarray]]:
+    """Weigh the words of texts by BM25, in Lucene's form: for each word, the texts that have it and its weights."""
+    counts = [Counter(words) for words in texts]
+    mean = np.mean([len(words) for words in texts])
+    having = defaultdict(list)
+    for number, count in enumerate(counts):
+        for word in count:
+            having[word].append(number)
+    weights = {}
+    for word, places in having.items():
+        rarity = np.float32(math.log(1 + (len(texts) - len(places) + 0.5) / (len(places) + 0.5)))
+        times = np.array([counts[place][word] for place in places], np.float32)
+        lengths = np.array([len(texts[place]) for place in places])
+        saturated = times / (SATURATION * ((1 - LENGTH) + LENGTH * lengths / mean) + times)
+        weights[word] = np.array(places), (rarity * saturated).astype(np.float32)
+    return weights

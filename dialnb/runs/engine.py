@@ -3,9 +3,11 @@ there in any case."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -52,6 +54,7 @@ class Request:
     encoder: str = ""
     overrides: Fields = field(default_factory=dict)
     out: Path = Path("runs")
+    fresh: float = 0.0  # stages that were made before this time are made again
 
     @property
     def folder(self) -> Path:
@@ -147,7 +150,10 @@ def _in_a_thread(work: Callable[[], str]) -> str:
 def _papermill(request: Request, root: Path, source: Path, voice: Voice) -> str:
     """Run the notebook; returns why it failed, or nothing."""
     variables = {"DIALNB_PROJECT": str(root)}
+    if request.fresh:
+        variables["DIALNB_FRESH"] = str(request.fresh)
     variables["PYTHONWARNINGS"] = os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"
+    papermill_engines.register(LineEngine.name, LineEngine)
     try:
         if request.profile in BUNDLED_PROFILES and not check(request, root):
             variables |= OFFLINE
@@ -224,7 +230,8 @@ def _without_places(path: Path, root: Path, request: Request) -> None:
 
 
 class OwnKernel(AsyncKernelManager):
-    """A kernel of this very interpreter, over file sockets where the system has them: no races for ports."""
+    """A kernel of this very interpreter, over file sockets where the system has them: no races for ports. Processes
+    that its notebook started and left behind end with it, or with this process if that is interrupted."""
 
     variables: Mapping[str, str] = {}
 
@@ -241,6 +248,30 @@ class OwnKernel(AsyncKernelManager):
         rarely = "--IPKernelApp.exec_lines=import gc; gc.set_threshold(10_000)"
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", rarely]
         return KernelSpec(argv=argv, display_name="Python 3", language="python", env=dict(self.variables))
+
+    async def start_kernel(self, **settings: Any) -> None:
+        await super().start_kernel(**settings)
+        atexit.register(self.end_group)
+
+    async def shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
+        """Ask the kernel to end, and end it where it does not. The interrupt that usually comes before is an error to a
+        kernel that has answered its last message but not put its own handler of interrupts back."""
+        await self.request_shutdown(restart)
+        await self.finish_shutdown(restart=restart)
+        await self.cleanup_resources(restart=restart)
+
+    async def cleanup_resources(self, restart: bool = False) -> None:
+        self.end_group()
+        await super().cleanup_resources(restart=restart)
+
+    def end_group(self) -> None:
+        """End what is left of the processes of the kernel."""
+        atexit.unregister(self.end_group)
+        group = getattr(self.provisioner, "pgid", None)
+        if group:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+            self.provisioner.pgid = None  # the number may be given to others
 
 
 class LineEngine(NBClientEngine):
@@ -272,9 +303,6 @@ class LineEngine(NBClientEngine):
             return super().execute_managed_notebook(nb_man, kernel_name, kernel_manager_class=kernel, **settings)
         finally:
             nb_man.save = save
-
-
-papermill_engines.register(LineEngine.name, LineEngine)
 
 
 class Voice:
