@@ -99,7 +99,7 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
     """
     from dialnb.data.sources import DATASET, get_source
     from dialnb.data.store import default_store
-    from dialnb.models.places import download_encoder
+    from dialnb.models.places import download_encoder, hub_snapshot
 
     store = default_store()
     rows = []
