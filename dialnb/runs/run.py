@@ -45,7 +45,7 @@ from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
-from dialnb.runs.grid import Answer, Grid, Model, Models, Task, Trained, job_of, joined, questions
+from dialnb.runs.grid import Answer, Grid, Model, Models, RawStart, Task, Trained, job_of, joined, questions
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance, watch_gpus
@@ -255,33 +255,43 @@ class Run:
         again = self.settings.get("raw_start", AS_IT_COMES)
         return self.settings["encoder"] if again == AS_IT_COMES else f"{self.settings['encoder']}, {again}"
 
-    def encoder(self) -> Encoder:
-        """The encoder that the models of this run start from, after its raw start, if it has one."""
-        for name, (function, inputs) in self.raw_start().items():
-            self.open_raw(self.stage(name, function, **inputs))
-        if (again := self.settings.get("raw_start")) in self._opened:
-            return deepcopy(self._opened[again])  # a row may read it with another pooling
+    def encoder(self, seed: int | None = None) -> Encoder:
+        """The encoder that the models of this run start from, after its raw start, if it has one: that of a training
+        seed, or of the first."""
+        seed = self.train_seeds[0] if seed is None else seed
+        for raw, (function, inputs) in self.raw_starts([seed]).items():
+            self.open_raw(raw, self.stage(str(raw), function, **inputs))
+        if (raw := self.raw_start(seed)) in self._opened:
+            return deepcopy(self._opened[raw])  # a row may read it with another pooling
         return load_encoder(self.settings["encoder"])
 
-    def raw_start(self) -> Jobs:
-        """The stage, if it is asked for and not made yet, that makes a sentence encoder a language model again.
+    def raw_start(self, seed: int) -> RawStart:
+        """What the trainings of a seed start from, with the setting ``raw_start``.
 
-        With the setting ``raw_start`` the recipe of that name reads the dialogues of this run once, or those of DSE's
-        notebook where a run has none of its own. One seed serves the runs of all seeds, which then differ in their
-        trainings and not in where these begin, as those from a published checkpoint do.
+        One of seed 1 serves the runs of all seeds, which then differ in their trainings and not in where these begin,
+        as those from a published checkpoint do. With ``raw_start_per_seed`` each has one of its own seed.
         """
-        again = self.settings.get("raw_start", AS_IT_COMES)
-        if again == AS_IT_COMES or again in self._opened:
+        recipe = self.settings.get("raw_start", AS_IT_COMES)
+        return RawStart(recipe, seed if self.settings.get("raw_start_per_seed") else None)
+
+    def raw_starts(self, seeds: Iterable[int]) -> Jobs:
+        """The stages that are asked for and not made yet, in which a sentence encoder becomes a language model again.
+
+        The recipe reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own.
+        """
+        wanted = [raw for raw in dict.fromkeys(map(self.raw_start, seeds)) if raw not in self._opened]
+        if not wanted or wanted[0].recipe == AS_IT_COMES:
             return {}
         s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
-        model = Model(again, data=Dialogues(self.corpus(s), s["dialogues"]), settings={"max_steps": None})
-        return {f"raw start: {again}": job_of(s, model, load_encoder(self.settings["encoder"]), seed=1)}
+        data, encoder = Dialogues(self.corpus(s), s["dialogues"]), load_encoder(self.settings["encoder"])
+        model = Model(wanted[0].recipe, data=data, settings={"max_steps": None})
+        return {raw: job_of(s, model, encoder, 1 if raw.seed is None else raw.seed) for raw in wanted}
 
-    def open_raw(self, result: Fields) -> None:
-        """Start from what the stage of :meth:`raw_start` gave."""
+    def open_raw(self, raw: RawStart, result: Fields) -> None:
+        """Start from what a stage of :meth:`raw_starts` gave."""
         if "failed" in result:
             raise DialnbError(f"the raw start failed: {result['failed']}")
-        self._opened[self.settings["raw_start"]] = result["encoder"]
+        self._opened[raw] = result["encoder"]
 
     def elsewhere(self, slug: str) -> Settings:
         """The settings that another notebook has in this profile, from this run's encoder and seed."""

@@ -153,8 +153,9 @@ def start(s: Fields, corpus: Corpus) -> Model:
     settings = {
         "batch_size": s["pretrain_batch"],
         "max_steps": s["pretrain_steps"],
-        "seed": s["seed"],  # one encoder for all seeds of the trainings
     }
+    if not s["raw_start_per_seed"]:
+        settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
     if not encoder:
         settings["epochs"] = s["pretrain_epochs"]
         return from_scratch("mini", corpus.before, settings, vocabulary=False, name="mini-chinese")
