@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tiny
 import torch
 
 from dialnb.data.corpora import Conversation
+from dialnb.errors import DataError
 from dialnb.models.encoder import load_encoder
 from dialnb.models.layout import as_bert, lay_out_as_bert
+from dialnb.training.pretrain import GOES_ON, PretrainingRecipe, pretrain, replaced_token_detection
 from dialnb.training.recipes import fit, get_recipe
 from dialnb.training.settings import TrainingSettings
 
@@ -69,3 +73,16 @@ def test_held_out_rows_are_trained_on_nowhere():
     assert held_out and not held_out & trained
     everything = get_recipe("masked words").examples(tiny.encoder(), TALKS)
     assert everything.held_out is None and len(everything) > len(examples)
+
+
+def test_replaced_tokens_ask_for_the_raw_start_of_an_mpnet(tmp_path):
+    with pytest.raises(DataError, match=r"'tiny-mpnet' is of the family mpnet: start from what 'dialnb train \"masked"):
+        replaced_token_detection(tiny.encoder("mpnet"))
+
+
+def test_pretraining_goes_on_from_an_mpnet_as_from_a_bert(tmp_path):
+    start = without_relative_positions(tiny.encoder("mpnet", layer_norm_eps=1e-5))
+    recipe = PretrainingRecipe(GOES_ON, "electra", settings=replace(FEW, learning_rate=1e-9))
+    made, _ = pretrain(TALKS, recipe, tmp_path, "cpu", start=start)
+    torch.testing.assert_close(made.encode(TEXTS), start.encode(TEXTS), atol=1e-4, rtol=1e-3)
+    assert made.transformer.config.model_type == "electra" and start.transformer.config.model_type == "mpnet"

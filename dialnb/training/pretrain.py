@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from dialnb.data.corpora import Conversation
-from dialnb.errors import check_known
+from dialnb.errors import DataError, check_known
 from dialnb.examples.batches import Examples
 from dialnb.examples.masking import MaskedExamples
 from dialnb.examples.pairs import SEPARATOR
 from dialnb.models.encoder import Encoder
+from dialnb.models.layout import lay_out_as_bert
 from dialnb.seeding import seeded
 from dialnb.training.loop import TrainingResult, train
 from dialnb.training.objective import Objective
@@ -138,8 +139,10 @@ def pretrain(
     tokenizer = start.tokenizer if start else train_vocabulary(said, recipe.vocabulary)
     with seeded(seed):
         if start and recipe.shape == GOES_ON:  # BERT's body and ELECTRA's differ by the pooler
-            config, weights = start.transformer.config, start.transformer.state_dict()
-            shape = {name: getattr(config, name) for name in (*SHAPES["mini"], "max_position_embeddings")}
+            former = lay_out_as_bert(start.clone()).transformer
+            config, weights = former.config, former.state_dict()
+            same = (*SHAPES["mini"], "max_position_embeddings", "layer_norm_eps")
+            shape = {name: getattr(config, name) for name in same}
             body = new_transformer(recipe.kind, shape, config.vocab_size)
             body.load_state_dict({name: weights[name] for name in weights if not name.startswith("pooler.")})
         else:
@@ -158,6 +161,11 @@ def pretrain(
 def replaced_token_detection(encoder: Encoder) -> ReplacedTokenDetection:
     """ELECTRA's pretraining, from scratch or continued on dialogues (ELECTRA+): with a fresh generator, narrow and
     shallow, that reads the encoder's word table through a projection."""
+    if not encoder.packed:
+        raise DataError(
+            f"replaced tokens are looked for by encoders of BERT's family, but {encoder.name!r} is of the family "
+            f"{encoder.transformer.config.model_type}: start from what 'dialnb train \"masked words\"' makes of it"
+        )
     words = encoder.transformer.get_input_embeddings()
     shape = {**GENERATOR, "embedding_size": words.embedding_dim}
     shape["max_position_embeddings"] = encoder.transformer.config.max_position_embeddings
