@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import dialnb
 from dialnb.errors import DataError, UnknownName
+from dialnb.files import digest_of
 from dialnb.models import places
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention, reach
 from dialnb.models.packed import ROWS
+from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Tokens
 
 PACKED = ("bert", "roberta", "electra", "distilbert")
@@ -615,3 +619,17 @@ def test_a_broken_file_of_an_encoder_folder_is_named_in_a_sentence(tmp_path, fil
     (folder / "hashes.json").unlink()  # as in a folder of others; in one of ours the hash tells
     with pytest.raises(DataError, match=said):
         dialnb.load_encoder(folder)
+
+
+def test_the_mark_between_utterances_is_the_separator_of_any_tokenizer():
+    """Else an MPNet or a RoBERTa reads "[", "sep" and "]", which masked words learn to guess."""
+    bert = tiny.tokenizer()
+    backend = Tokenizer(models.WordPiece(bert.get_vocab() | {"</s>": len(bert)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    other = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", sep_token="</s>")
+    said, apart = "hello [SEP] thanks bye", ["hello", "thanks", "bye"]
+    for tokenizer in (bert, other):
+        ids = Wordpieces(tokenizer)([said], 20).ids
+        pieces = [piece for piece in tokenizer.convert_ids_to_tokens(ids.tolist()) if piece != "[CLS]"]
+        assert pieces[:4] == [apart[0], tokenizer.sep_token, *apart[1:]]
+    assert Wordpieces(bert).fingerprint() == digest_of(bert.backend_tokenizer.to_str()), "as it was kept before"

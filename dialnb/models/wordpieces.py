@@ -14,6 +14,8 @@ from dialnb.tokens import Tokens
 
 BLOCK = 20_000
 SIDES = ("left", "right")
+MARK = "[SEP]"
+"""What parts the utterances of a text; a tokenizer with another separator reads that."""
 
 
 class Wordpieces:
@@ -26,11 +28,13 @@ class Wordpieces:
         at = next(i for i in range(len(whole)) if whole[i : i + len(word)] == word)
         self.prefix, self.suffix = whole[:at], whole[at + len(word) :]
         self.pad_id = tokenizer.pad_token_id or 0
+        self.separator = getattr(tokenizer, "sep_token", None) or MARK
 
     def fingerprint(self) -> str:
         """Hash of everything that decides the ids."""
         backend = self._backend()
-        return digest_of(backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items())))
+        rules = backend.to_str() if backend is not None else repr(sorted(self.tokenizer.get_vocab().items()))
+        return digest_of(rules + self.separator.removeprefix(MARK))
 
     def __call__(
         self, texts: Sequence[str], max_length: int, truncate: str = "right", cache: Path | None = None
@@ -62,7 +66,7 @@ class Wordpieces:
         kept = slice(room) if truncate == "right" else slice(-room, None)
         blocks = [Tokens.from_lists([])]
         for start in range(0, len(texts), BLOCK):
-            rows = self._bare(list(texts[start : start + BLOCK]))
+            rows = self._bare([text.replace(MARK, self.separator) for text in texts[start : start + BLOCK]])
             blocks.append(Tokens.from_lists([*self.prefix, *row[kept], *self.suffix] for row in rows))
         return Tokens.concatenate(blocks)
 
