@@ -144,7 +144,7 @@ def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(
             made = tadse.model(recipe, s, tadse.filled({"SNIPS": records}, s, k=k))
             trained = job_of(s, made, encoder, 1)[1]["settings"]
             assert trained.total_steps(10) == trained.total_steps(10_000) == s.steps
-            assert made.options["pooling"] == "mean" == made.pooling
+            assert made.options["pooling"] == "cls" == made.pooling, "as SimCSE is trained, from which they start"
 
 
 def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smallest_of_equals(notebook):
