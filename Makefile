@@ -24,10 +24,11 @@ test: lint  ## lint, then the whole test suite
 	@echo "== Tests"
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile -rs
 
-lint: setup  ## ruff, formatting, notebooks without outputs, and the size of the library
+lint: setup  ## ruff, formatting, types, notebooks without outputs, and the size of the library
 	@echo "== Lint"
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
 	@$(PY) -m nbstripout --keep-id --verify notebooks/*.ipynb
 	@$(PY) -m tools.size $(SIZE)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -68,11 +70,33 @@ def test_the_readme_gives_every_step_of_the_two_commands_without_make():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     steps = re.findall(
-        r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff|nbstripout)[^\n$]*)", recipe.split("format: setup")[0]
+        r"\$\(PY\) (?:-u )?-m ((?:dialnb|pytest|ruff|mypy|nbstripout)[^\n$]*)", recipe.split("format: setup")[0]
     )
-    assert len(steps) == 5
+    assert len(steps) == 6
     for step in steps:
         assert f".venv/bin/python -m {step.removesuffix(' -rs').rstrip()}" in readme, step
+
+
+def test_the_check_of_types_reports_a_call_with_too_many_arguments(tmp_path):
+    room = ROOT / "dialnb" / "evaluation"
+    files = [ROOT / "dialnb" / "__init__.py", room / "__init__.py", room / "bundled.py", tmp_path / "broken.py"]
+    code = (ROOT / "dialnb" / "commands" / "engine.py").read_text(encoding="utf-8")
+    broken = code.replace("bundled.intent_scores(encoder, sets)", "bundled.intent_scores(encoder, sets, 24)")
+    files[-1].write_text(broken, encoding="utf-8")
+    settings = ["--follow-imports=skip", f"--cache-dir={tmp_path}", "--hide-error-context"]  # these files alone: quick
+    command = [sys.executable, "-m", "mypy", *settings, *map(str, files)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    (error,) = [line for line in said.splitlines() if "broken.py" in line]
+    assert 'error: Too many arguments for "intent_scores"  [call-arg]' in error
+
+
+def test_modules_that_are_not_strictly_typed_yet_exist():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    assert settings["strict"] and settings["files"] == ["dialnb", "tools", "benchmarks"]
+    named = [name for part in settings["overrides"] for name in part["module"] if not name.endswith(".*")]
+    ours = [name for name in named if name.split(".")[0] in settings["files"]]
+    paths = [ROOT / name.replace(".", "/") for name in ours]
+    assert ours and [path for path in paths if not (path.with_suffix(".py").is_file() or path.is_dir())] == []
 
 
 def test_the_licence_is_the_one_that_the_project_names():

@@ -56,7 +56,7 @@ class _SmallProducts(ContextDecorator):
         with self.lock:
             if not self.passes:
                 self.before = mkldnn.enabled
-                mkldnn.enabled &= machine() != "aarch64"  # type: ignore[operator]  # a property, says nobody
+                mkldnn.enabled &= machine() != "aarch64"  # type: ignore[operator]  # torch names another type
             self.passes += 1
 
     def __exit__(self, *_) -> None:
