@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from dialnb.errors import DataError, in_words
+from dialnb.errors import DataError, DialnbError, in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,6 +105,17 @@ def make_folder(folder: Path) -> Path:
         why = in_words(OSError(error.errno, error.strerror))
         raise DataError(f"nothing can be written to {folder} ({why}); name another place") from error
     return folder
+
+
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn what goes wrong while something is written into one sentence: libraries report a full disk as they like."""
+    try:
+        yield
+    except DialnbError:
+        raise
+    except Exception as error:
+        raise DialnbError(f"{place} cannot be written ({in_words(error)}): make room there, and try again") from error
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import dialnb
-from dialnb.errors import DataError, UnknownName
+from dialnb.errors import DataError, DialnbError, UnknownName
 from dialnb.files import digest_of
 from dialnb.models import places
 from dialnb.models.attention import grouped_attention, has_kernel, padded_attention, reach
@@ -384,7 +384,7 @@ def test_a_failed_save_leaves_the_previous_folder_whole(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(safetensors.torch, "save_file", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DialnbError, match=r"encoder cannot be written \(no space left on device\): make room"):
         tiny.encoder(seed=2).save(folder)
     monkeypatch.undo()
     np.testing.assert_allclose(dialnb.load_encoder(folder).encode(TEXTS), first.encode(TEXTS), atol=1e-6)
@@ -551,7 +551,7 @@ def test_the_hub_is_asked_only_where_it_answers(there, monkeypatch):
     asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr("huggingface_hub.get_session", lambda: httpx.Client(trust_env=False))
-    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda name, **how: asked.append(how) or missing())
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **how: asked.append(how) or missing())
     if there:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     else:

@@ -427,6 +427,21 @@ def test_a_folder_is_packed_and_the_script_names_it_there(folder_encoder, tmp_pa
     assert f"--encoder {packed}/encoders/my $encoder --out" in words.stdout
 
 
+@pytest.mark.parametrize("to", ["secret.txt", "/etc/passwd", "folder", "loop"])
+def test_a_pack_follows_no_link_out_of_the_folder_of_an_encoder(folder_encoder, tmp_path, to):
+    (tmp_path / "secret.txt").write_text("canary")
+    (tmp_path / "folder").mkdir()
+    link = folder_encoder / ("1_Pooling/loop" if to == "loop" else "extra.txt")
+    link.symlink_to(link if to == "loop" else tmp_path / to)
+    with pytest.raises(DataError, match=f"{link.name} is a link that leads out of its folder"):
+        packing.pack_encoders([str(folder_encoder)], tmp_path / "packed")
+    assert not (tmp_path / "packed").exists()
+    link.unlink()
+    link.symlink_to(folder_encoder / "config.json")
+    packing.pack_encoders([str(folder_encoder)], tmp_path / "packed")
+    assert (tmp_path / "packed" / "encoders" / "my $encoder" / "model.safetensors").is_file()
+
+
 def test_an_encoder_with_known_bytes_is_packed_into_the_cache(encoder_mirror, tmp_path, monkeypatch):
     monkeypatch.setenv("DIALNB_MIRROR", str(encoder_mirror))
     monkeypatch.setenv("DIALNB_CACHE", str(tmp_path / "here"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from safetensors.torch import load_file, save_file
 from test_examples_manipulations import groups
 
 from dialnb.data.records import SelectionGroup
@@ -95,6 +96,32 @@ def test_a_saved_selector_scores_the_same_and_its_folder_is_an_encoder(tmp_path)
     heads.write_bytes(heads.read_bytes()[:-1] + b"?")
     with pytest.raises(DataError, match=r"selector\.safetensors is not what was saved"):
         Selector.load(tmp_path / "selector")
+
+
+def test_a_selector_has_one_possible_file(tmp_path):
+    """In the library's header the order of several keys changes from one file to the next."""
+    model = selector()
+    files = {(model.save(tmp_path / f"s{i}") / "selector.safetensors").read_bytes() for i in range(8)}
+    assert len(files) == 1
+
+
+def test_a_selector_saved_with_its_facts_one_by_one_is_still_read(tmp_path):
+    model = selector()
+    folder = model.save(tmp_path / "s")
+    facts = {"max_length": "80", "dropout": "0.2"}
+    save_file(load_file(folder / "selector.safetensors"), folder / "selector.safetensors", metadata=facts)
+    (folder / "hashes.json").unlink()
+    loaded = Selector.load(folder, device="cpu")
+    assert loaded.score(groups()) == model.score(groups()) and loaded.max_length == 80
+
+
+@pytest.mark.parametrize("facts", [None, {}, {"facts": "[1]"}, {"facts": '{"max_length": "x", "dropout": 0}'}])
+def test_heads_that_say_nothing_are_a_sentence(tmp_path, facts):
+    folder = selector().save(tmp_path / "s")
+    save_file(load_file(folder / "selector.safetensors"), folder / "selector.safetensors", metadata=facts)
+    (folder / "hashes.json").unlink()
+    with pytest.raises(DataError, match="cannot load encoder 's'"):
+        Selector.load(folder, device="cpu")
 
 
 def test_training_teaches_the_selector_and_its_heads_follow_on_the_way():

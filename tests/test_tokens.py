@@ -149,6 +149,19 @@ def test_cached_tokens_are_read_back_and_a_broken_cache_is_rebuilt(tmp_path, mon
     assert len(list(tmp_path.glob("*.safetensors"))) == 4, "texts, length and side all belong to the key"
 
 
+@pytest.mark.parametrize("place", [*range(12, 200, 31), -1, -40, -90, -150])
+def test_one_bit_in_the_cache_is_seen_and_the_texts_are_tokenised_again(tmp_path, place):
+    pieces, texts = Wordpieces(tiny.tokenizer()), tiny.sentences(9)
+    fresh = pieces(texts, 16, "right", tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+    again = pieces(texts, 16, "right", tmp_path)
+    assert again.ids.tolist() == fresh.ids.tolist() and again.offsets.tolist() == fresh.offsets.tolist()
+    assert again.ids.dtype == fresh.ids.dtype and again.offsets.dtype == fresh.offsets.dtype
+
+
 def test_texts_that_many_ask_for_at_once_are_tokenised_once(tmp_path):
     pieces, texts, calls = Wordpieces(tiny.tokenizer()), tiny.sentences(9), []
 

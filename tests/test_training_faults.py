@@ -279,22 +279,45 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
             train(*other, tmp_path, show_progress=False)
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [("state.safetensors", b"\0" * 7), ("state.json", b"{"), ("state.json", None), ("state.json", b"{}")],
-)
-def test_a_broken_checkpoint_is_a_sentence(tmp_path, file, content):
+def flipped(content: bytes, place: int) -> bytes:
+    """The same bytes but for one bit."""
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("file", ["state.safetensors", "state.json", "state.sha256"])
+@pytest.mark.parametrize("damage", ["a bit at the end", "a bit in the middle", "cut", "empty", "gone"])
+def test_a_damaged_checkpoint_is_said_and_training_begins_again(tmp_path, capsys, undisturbed, file, damage):
     worker.training(tiny.Pairs, tmp_path)
     path = tmp_path / "step-00000012" / file
-    path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(TrainingError, match=r"step-00000012 (cannot be read|belongs to).*delete"):
-        worker.training(tiny.Pairs, tmp_path)
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        places = {"a bit at the end": -2, "a bit in the middle": len(content) // 2}
+        cut = content[: len(content) // 2 if damage == "cut" else 0]
+        path.write_bytes(flipped(content, places[damage] % len(content)) if damage in places else cut)
+    found = worker.training(tiny.Pairs, tmp_path)
+    assert found[2].resumed_at == 0
+    assert "step-00000012 is damaged" in capsys.readouterr().out
+    assert_same_run(found, undisturbed)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path, monkeypatch, undisturbed):
+    monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda *_, **__: None)
+    worker.training(tiny.Pairs, tmp_path)
+    monkeypatch.undo()
+    assert len(checkpoint.checkpoints(tmp_path)) > 1
+    path = checkpoint.latest_checkpoint(tmp_path) / "state.safetensors"
+    path.write_bytes(flipped(path.read_bytes(), -1 % path.stat().st_size))
+    found = worker.training(tiny.Pairs, tmp_path)
+    assert found[2].resumed_at == 11
+    assert_same_run(found, undisturbed)
 
 
 def test_a_checkpoint_holds_no_pickle(tmp_path):
     worker.training(tiny.Pairs, tmp_path)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert files == {"state.safetensors", "state.json"}
+    assert files == {"state.safetensors", "state.json", "state.sha256"}
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -189,6 +190,19 @@ def test_on_a_cluster_every_run_is_a_job_with_the_resources_of_its_profile(folde
     planned = {f"ums-{profile}-seed{seed}": profile == "gpu" for profile in ("quick", "gpu") for seed in (1, 2)}
     assert {name: "gpu=1" in part for name, part in jobs.items()} == planned
     assert "threads: 8" in jobs["ums-gpu-seed1"] and "mem_mb=64000" in jobs["ums-gpu-seed1"]
+
+
+@needs_snakemake
+def test_what_a_configuration_says_is_quoted_for_the_shell(tmp_path):
+    out = "my runs; touch canary"
+    chosen = {"papers": ["wmdc"], "profiles": ["smoke"], "seeds": [2], "out": out}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(DEFAULTS | chosen), encoding="utf-8")
+    command = snakemake(tmp_path, "local", "--dry-run", "--printshellcmds")
+    words = subprocess.run(command, env=settings(tmp_path), capture_output=True, text=True, check=True)
+    lines = [line.strip() for line in (words.stdout + words.stderr).splitlines() if " -m dialnb " in line]
+    assert len(lines) == 3
+    for line in lines:
+        assert out in line and all(out in word for word in shlex.split(line) if "canary" in word), line
 
 
 def test_a_sweep_is_every_combination_of_its_lists_each_in_a_folder_of_its_own():

@@ -30,7 +30,7 @@ from dialnb.commands.runs import chosen_papers
 from dialnb.data import default_store, find_reader, load, records_path
 from dialnb.errors import BadParameter, DataError, DialnbError
 from dialnb.files import PACKAGED, make_folder, project_root, write_json
-from dialnb.models.places import download_encoder, encoder_name, encoder_source
+from dialnb.models.places import download_encoder, encoder_name, encoder_source, find_encoder
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.provenance import commit
 
@@ -246,16 +246,20 @@ def pack_encoders(names: Iterable[str], folder: Path) -> list[str]:
     mirror in dialnb's cache, others in the hub's; bundled ones are there already. Returns their licences."""
     licences = []
     for name in names:
-        place = download_encoder(name)
-        if place.folder and place.kind == "folder":
-            shutil.copytree(place.folder, folder / "encoders" / place.name)
+        place, source = find_encoder(name), download_encoder(name)
+        if place.kind == "folder":
+            root = source.resolve()
+            for path in filter(Path.is_symlink, root.rglob("*")):
+                if not (path.is_file() and path.resolve().is_relative_to(root)):
+                    raise DataError(f"{path} is a link that leads out of its folder: put the file itself there")
+            shutil.copytree(root, folder / "encoders" / place.name)
         elif place.kind != "bundled":
             licences.append(f"{place.name}: {encoder_source(place.name).licence}")
-            stored = Path("hub", f"models--{name.replace('/', '--')}")
-            source, goal = Path(constants.HF_HUB_CACHE) / stored.name, folder / stored
-            if place.folder:
-                source, goal = place.folder, folder / "cache" / "files" / place.name
-            shutil.copytree(source, goal, symlinks=not place.folder)
+            goal = folder / "cache" / "files" / place.name
+            if is_in_hub := source.is_relative_to(constants.HF_HUB_CACHE):
+                source = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+                goal = folder / "hub" / source.name
+            shutil.copytree(source, goal, symlinks=is_in_hub)
     return licences
 
 

@@ -99,7 +99,7 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
     """
     from dialnb.data.sources import DATASET, get_source
     from dialnb.data.store import default_store
-    from dialnb.models.places import download_encoder, hub_snapshot
+    from dialnb.models.places import download_encoder
 
     store = default_store()
     rows = []
@@ -114,8 +114,8 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
             paths = store.fetch(source.name, wanted).values()
             folder = store.cache / "files" / source.name
         else:
-            folder = download_encoder(source.name).folder or hub_snapshot(source.name)
-            paths = folder.rglob("*") if folder else ()
+            folder = download_encoder(source.name)
+            paths = folder.rglob("*")
         sizes = [path.stat().st_size for path in paths if path.is_file()]
         megabytes = round(sum(sizes) / 1e6, 1)
         rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})

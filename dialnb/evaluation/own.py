@@ -17,9 +17,9 @@ from dialnb.evaluation.selection import Groups, Scorer, cosine_scorer, evaluate_
 from dialnb.evaluation.similarity import evaluate_similarity
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode
 from dialnb.examples.own import selection_of
-from dialnb.models.encoder import Encoder, load_parts
-from dialnb.models.places import HEADS, download_encoder, hub_snapshot
-from dialnb.models.saving import read_stored
+from dialnb.models.encoder import Encoder, default_device, load_parts
+from dialnb.models.places import HEADS, download_encoder
+from dialnb.models.saving import read_stored, reading
 from dialnb.models.selector import Selector
 
 CANDIDATES = 10
@@ -37,21 +37,21 @@ def encoder_in(name: str, dtype: torch.dtype | None = None) -> SupportsEncode:
 def reply_scorer(name: str, dtype: torch.dtype | None = None) -> Scorer:
     """How a model scores replies: a selector of `dialnb train UMS` or a cross-encoder (a transformer with a classifier)
     reads them together with the context, any other encoder compares both by cosine. A classifier stays in float32."""
-    folder = Path(name)
-    if not folder.is_dir():
-        folder = download_encoder(name).folder or hub_snapshot(name) or folder
+    folder = download_encoder(name)
     if (folder / HEADS).is_file():
         selector = Selector.load(folder)
         selector.encoder.dtype = dtype
         return selector.score
     if "ForSequenceClassification" in str(read_stored(folder / "config.json", dict).get("architectures")):
-        return _cross_scorer(name)
+        return _cross_scorer(folder)
     return cosine_scorer(EncodeOnce(encoder_in(name, dtype)))
 
 
-def _cross_scorer(name: str) -> Scorer:
+def _cross_scorer(folder: Path) -> Scorer:
     """The score of a pair is the classifier's one logit, or that of its last class; the latest words count."""
-    *_, model, tokenizer = load_parts(name, kind="AutoModelForSequenceClassification")
+    with reading(folder):
+        model, tokenizer = load_parts(folder, kind="AutoModelForSequenceClassification")
+    model.to(default_device())
     tokenizer.truncation_side = "left"
     room = as_encoder((model, tokenizer)).length
 

@@ -21,17 +21,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dialnb.errors import DataError, Offline, check_known
+from dialnb.errors import DataError, check_known
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import NARROW, widened
 from dialnb.models.graphs import Graphs
-from dialnb.models.places import READOUT, absent, can_ask_hub, fetch_encoder
-from dialnb.models.saving import check_seal, read_readout, require_finite, save_encoder
+from dialnb.models.places import download_encoder, encoder_name
+from dialnb.models.saving import (
+    check_seal,
+    check_size,
+    check_weights,
+    read_readout,
+    read_weights,
+    reading,
+    save_encoder,
+)
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.seeding import seeded
 from dialnb.tokens import Numbers, Packed, Tokens, pack
 
 POOLINGS = ("mean", "cls", "pooler", "max")
+LOCAL = {"trust_remote_code": False, "local_files_only": True}
 
 
 class Encoder(nn.Module):
@@ -246,19 +255,19 @@ def _quiet_transformers():
             logging.enable_progress_bar()
 
 
-def _tokenizer(where: str, safe: dict):
+def _tokenizer(folder: Path):
     """The tokenizer of an encoder; of a broken file the libraries raise anything, of a missing one they make one up."""
     import transformers
 
     try:
-        found = transformers.AutoTokenizer.from_pretrained(where, **safe)
+        found = transformers.AutoTokenizer.from_pretrained(folder, **LOCAL)
         if len(found.get_vocab()) > len(found.all_special_ids):
             return found
         trouble = "it has no words"
     except Exception as error:
         trouble = str(error).splitlines()[0] if isinstance(error, OSError) else "it is broken"
     raise DataError(
-        f"the tokenizer of encoder '{where}' cannot be used (tokenizer.json, tokenizer_config.json): {trouble}"
+        f"the tokenizer of encoder '{folder}' cannot be used (tokenizer.json, tokenizer_config.json): {trouble}"
     )
 
 
@@ -268,54 +277,58 @@ def load_encoder(
     """Load an encoder: a local folder, a bundled name ("mini"), or a Hugging Face hub id, which is looked for in the
     hub's cache and in mirrors (DIALNB_MIRROR) before the hub is asked.
 
-    Weights are read from safetensors only and no remote code is run. Length, prompt, pooling and normalisation are
-    what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none; ``pooling`` given
-    here overrules everything that follows the transformer. A folder that dialnb saved is checked against its hashes.
+    Weights are read from safetensors only, none may be missing, and no remote code is run. Length, prompt, pooling and
+    normalisation are what the folder says (sentence-transformers layout), else all that fits, none, "mean" and none;
+    ``pooling`` given here overrules everything that follows the transformer. A folder that dialnb saved is checked
+    against its hashes.
     """
-    name, folder, transformer, tokenizer = load_parts(name_or_path, device)
-    readout, lowercase = read_readout(folder, pooling)
-    readout["length"] = readout["length"] or tokenizer.model_max_length
-    encoder = Encoder(transformer, tokenizer, name=name, **readout)
-    if lowercase and tokenizer.tokenize("ABC") != tokenizer.tokenize("abc"):
-        raise DataError(f"{name} asks for texts in lower case, but its tokenizer tells the cases apart")
-    return encoder.eval()
+    name, folder = encoder_name(name_or_path), download_encoder(name_or_path)
+    with reading(folder):
+        transformer, tokenizer = load_parts(folder, reads_pooler=pooling == "pooler")
+        readout, lowercase = read_readout(folder, pooling)
+        readout["length"] = readout["length"] or tokenizer.model_max_length
+        encoder = Encoder(transformer, tokenizer, name=name, **readout).eval()
+        if lowercase and tokenizer.tokenize("ABC") != tokenizer.tokenize("abc"):
+            raise DataError(f"{name} asks for texts in lower case, but its tokenizer tells the cases apart")
+        if not np.isfinite(encoder.encode(["a", "\N{SNOWMAN}"])).all():  # and what fails does so here, not in a run
+            raise DataError(f"the encoder in {folder} gives vectors that are no numbers: take another copy")
+    encoder.transformer.to(device or default_device())
+    return encoder
 
 
-def load_parts(
-    name_or_path: str | Path, device: str | torch.device | None = None, kind: str = "AutoModel"
-) -> tuple[str, Path, Any, Any]:
-    """The name of an encoder, its folder, its transformer, of a ``kind`` of the library, and its tokenizer; what cannot
-    be used is refused."""
+def default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def load_parts(folder: Path, kind: str = "AutoModel", reads_pooler: bool = True) -> tuple[Any, Any]:
+    """The transformer in a folder, of a ``kind`` of the library, and its tokenizer; what cannot be used is refused, and
+    so is a transformer of which weights are missing, but for a pooler that nobody reads."""
     import transformers
-    from huggingface_hub import snapshot_download
-    from safetensors import SafetensorError
 
-    place = fetch_encoder(name_or_path)
-    folder, where = place.folder, place.where
-    safe = {"trust_remote_code": False, "local_files_only": folder is not None or not can_ask_hub()}
-    if folder:
-        check_seal(folder)
-    try:
-        with _quiet_transformers(), seeded(0):  # for weights that the files lack, such as BERT's pooler
-            config = transformers.AutoConfig.from_pretrained(where, **safe)
-            if kind == "AutoModel" and config.model_type in ("t5", "mt5"):
-                kind = "T5EncoderModel"  # whose module takes long to import
-            transformer, report = getattr(transformers, kind).from_pretrained(
-                where, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
+    check_seal(folder)
+    config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
+    config._attn_implementation = None  # the library's choice: a file may name code of the hub
+    if kind == "AutoModel" and config.model_type in ("t5", "mt5"):
+        kind = "AutoModelForTextEncoding"  # without the decoder
+    weights = read_weights(folder)
+    check_size(config.num_hidden_layers, len(weights), "layers", folder)
+    with _quiet_transformers():
+        with torch.device("meta"):
+            draft = getattr(transformers, kind).from_config(config, trust_remote_code=False)
+        check_size(draft.num_parameters(), sum(map(torch.numel, weights.values())), "weights", folder)
+        with seeded(0):  # for a pooler that the files lack
+            transformer, report = type(draft).from_pretrained(
+                None,  # else files of the folder decide what else is read
+                config=config,
+                state_dict=weights,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
             )
-            tokenizer = _tokenizer(where, safe)
-        if folder is None:
-            folder = Path(
-                snapshot_download(where, allow_patterns=[*READOUT], local_files_only=safe["local_files_only"])
-            )
-    except (OSError, ValueError, SafetensorError) as error:
-        if place.folder is None and safe["local_files_only"]:
-            raise Offline(absent(place.name)) from error
-        raise DataError(
-            f"cannot load encoder {place.name!r} from config.json and safetensors: {str(error).splitlines()[0]}"
-        ) from error
-    if "Classification" in kind and report["missing_keys"]:
-        raise DataError(f"{folder} lacks weights of its classifier: {', '.join(report['missing_keys'])}")
-    require_finite(transformer.state_dict(), folder / "model.safetensors")
-    transformer.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return place.name, folder, transformer, tokenizer
+        transformer.name_or_path = transformer.config.name_or_path = str(folder)
+        tokenizer = _tokenizer(folder)
+    check_weights(transformer, report, folder, reads_pooler)
+    largest, rows = max(tokenizer.get_vocab().values()), transformer.get_input_embeddings().num_embeddings
+    if largest >= rows:
+        raise DataError(f"the tokenizer of {folder} numbers its words up to {largest}, but it has {rows} word vectors")
+    return transformer, tokenizer

@@ -16,7 +16,9 @@ from dialnb.errors import DataError, Offline
 from dialnb.files import sha256
 
 BUNDLED = Path(__file__).resolve().parent.parent / "assets" / "encoders"
-NEEDED = ("config.json", "model.safetensors")
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+NEEDED = ("config.json", WEIGHTS)
 CARD = "README.md"
 HEADS = "selector.safetensors"  # beside the weights, of a selector
 MODULES = "modules.json"
@@ -45,11 +47,6 @@ class Place:
     name: str
     kind: str
     folder: Path | None = None
-
-    @property
-    def where(self) -> str:
-        """What the loaders of transformers take."""
-        return str(self.folder or self.name)
 
 
 def bundled_encoders() -> list[str]:
@@ -116,17 +113,20 @@ def fetch_encoder(name: str | Path) -> Place:
     return Place(place.name, place.kind, store.cache / "files" / source.name)
 
 
-def download_encoder(name: str) -> Place:
-    """The encoder's place, on this machine from now on; without a folder it is in the hub's cache."""
+def download_encoder(name: str | Path) -> Path:
+    """The encoder's folder, on this machine from now on; it may be one of the hub's cache."""
     from huggingface_hub import snapshot_download
 
     place = fetch_encoder(name)
-    if place.kind == "hub" and place.folder is None:
-        try:
-            snapshot_download(name, allow_patterns=SHARED, local_files_only=not can_ask_hub())
-        except (OSError, ValueError) as error:
-            raise Offline(absent(name)) from error
-    return place
+    if place.folder:
+        return place.folder
+    asked = can_ask_hub()
+    try:
+        return Path(snapshot_download(place.name, allow_patterns=SHARED, local_files_only=not asked))
+    except (OSError, ValueError) as error:
+        if asked:
+            raise DataError(f"cannot load encoder {place.name!r} from the hub: {str(error).splitlines()[0]}") from error
+        raise Offline(absent(place.name)) from error
 
 
 def encoder_source(name: str) -> Source:

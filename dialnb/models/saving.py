@@ -4,9 +4,11 @@ A folder says how a text becomes one vector (length, prompt, pooling, normalisat
 sentence-transformers, and in ``hashes.json`` what its own files are.
 """
 
+import contextlib
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ import torch
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
-from dialnb.errors import DataError
-from dialnb.files import Values, make_folder, read_json, sha256, write_json
-from dialnb.models.places import CARD, LENGTHS, MODULES, POOLING, PROMPTS
+from dialnb.errors import DataError, DialnbError, in_words
+from dialnb.files import Values, make_folder, read_json, sha256, write_json, writing
+from dialnb.models.places import CARD, INDEX, LENGTHS, MODULES, POOLING, PROMPTS, WEIGHTS
 
 HASHES = "hashes.json"
 FLAGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
@@ -38,7 +40,8 @@ def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dt
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     old = folder.with_name(f".{folder.name}-old")
     try:
-        _write(encoder, draft, card, dtype)
+        with writing(folder):
+            _write(encoder, draft, card, dtype)
         draft.chmod(0o755)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
@@ -65,7 +68,7 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     config.architectures = [type(encoder.transformer).__name__]
     config.dtype = torch.float32
     config.save_pretrained(folder)
-    weights = folder / "model.safetensors"
+    weights = folder / WEIGHTS
     safetensors_torch.save_file(_stored(encoder.transformer, dtype), weights, metadata={"format": "pt"})
     weights.chmod(0o644)
     encoder.tokenizer.save_pretrained(folder)
@@ -180,14 +183,80 @@ def check_seal(folder: Path) -> None:
             )
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of an encoder's folder by name: of model.safetensors, or of the files that its index names."""
+    names = [WEIGHTS]
+    if not (folder / WEIGHTS).is_file():
+        names = sorted(set(read_stored(folder / INDEX, dict).get("weight_map", {}).values()))
+    if not names:
+        raise DataError(f"cannot load encoder {folder.name!r}: {folder} has no {WEIGHTS}, and nothing else is read")
+    tensors = {}
+    for name in names:
+        if not name.endswith(".safetensors") or name != Path(name).name:
+            raise DataError(
+                f"{folder / INDEX} names {name!r}: weights are read from safetensors beside it, nothing else"
+            )
+        tensors |= safetensors_torch.load_file(folder / name)
+    return tensors
+
+
+def check_size(described: int, stored: int, what: str, folder: Path) -> None:
+    """Refuse a configuration that describes far more than is stored, before memory and time are spent on it."""
+    if described > 2 * stored:
+        raise DataError(f"config.json of {folder} describes {described:,} {what}, more than its safetensors can hold")
+
+
+def check_weights(transformer, report: Mapping[str, Any], folder: Path, reads_pooler: bool) -> None:
+    """Refuse weights that are missing, but for a pooler that nobody reads; that have another shape; that are another
+    transformer's (heads of a pretraining may be there); that are no numbers. ``report`` is the library's of a load."""
+    parts, prefix = dict(transformer.base_model.named_children()), f"{transformer.base_model_prefix}."
+    wrong = {
+        "lacks weights that its config.json describes": [
+            name for name in report["missing_keys"] if reads_pooler or "pooler" not in name
+        ],
+        "holds weights of other shapes than its config.json describes": [
+            name for name, *_ in report["mismatched_keys"]
+        ],
+        "holds weights of another transformer than its config.json describes": [
+            name
+            for name in report["unexpected_keys"]
+            if name.removeprefix(prefix).partition(".")[0] in parts or re.search("attention|attn", name, re.IGNORECASE)
+        ],
+    }
+    for what, names in wrong.items():
+        if names:
+            raise DataError(f"{folder} {what}: {_listed(sorted(names))}. Take a copy whose files belong together")
+    require_finite(transformer.state_dict(), folder / WEIGHTS)
+
+
 def require_finite(tensors: Mapping[str, Tensor], where: object) -> None:
     """Refuse weights that hold NaN or infinite values: every vector would be one."""
     bad = [name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
     if bad:
-        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         raise DataError(
-            f"{where} holds NaN or infinite weights, in {bad[0]}{more}: train it again, or take another copy"
+            f"{where} holds NaN or infinite weights, in {_listed(bad)}: train it again, or take another copy"
         )
+
+
+def _listed(names: Sequence[str], shown: int = 3) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong while an encoder's folder is read into one sentence: of odd files the libraries raise
+    anything."""
+    try:
+        yield
+    except (DialnbError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the tokenizers is no Exception
+        why = in_words(error).splitlines()[0]
+        raise DataError(
+            f"cannot load encoder {folder.name!r}: the files in {folder} are broken or do not belong together ({why}). "
+            "Copy the folder again, or take another encoder"
+        ) from error
 
 
 def _plain_card(encoder) -> str:

@@ -16,10 +16,11 @@ from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError
 from dialnb.examples.manipulations import MARKS, MAX_LENGTH, TASKS, manipulation_examples
 from dialnb.examples.templates import SYMBOL
+from dialnb.files import writing
 from dialnb.models.encoder import Encoder, by_budget, evaluating, load_encoder
 from dialnb.models.packed import small_products
 from dialnb.models.places import HEADS
-from dialnb.models.saving import require_finite, seal
+from dialnb.models.saving import reading, require_finite, seal
 from dialnb.models.wordpieces import Wordpieces
 from dialnb.tokens import Numbers
 
@@ -109,9 +110,10 @@ class Selector(nn.Module):
         from safetensors.torch import save_file
 
         folder = self.encoder.save(folder, card, dtype)
-        facts = {"max_length": str(self.max_length), "dropout": json.dumps(self.heads["selection"][0].p)}
+        facts = json.dumps({"max_length": self.max_length, "dropout": self.heads["selection"][0].p})
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
-        save_file(stored, folder / HEADS, metadata=facts)
+        with writing(folder):
+            save_file(stored, folder / HEADS, metadata={"facts": facts})  # of several keys the order would be any
         seal(folder)
         return folder
 
@@ -123,10 +125,12 @@ class Selector(nn.Module):
         path = Path(folder) / HEADS
         if not path.is_file():
             raise DataError(f"{folder} holds no {HEADS}: it is not a folder that Selector.save wrote")
-        with safe_open(path, "pt") as stored:
-            facts = stored.metadata()
+        encoder = load_encoder(folder, device=device)
+        with reading(path.parent), safe_open(path, "pt") as stored:
+            facts = {name: json.loads(text) for name, text in stored.metadata().items()}
+            facts = facts.get("facts", facts)  # one by one, as they once were
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        selector = cls(load_encoder(folder, device=device), int(facts["max_length"]), json.loads(facts["dropout"]))
-        require_finite(tensors, path)
-        selector.heads.load_state_dict(tensors)
+            selector = cls(encoder, facts["max_length"], facts["dropout"])
+            require_finite(tensors, path)
+            selector.heads.load_state_dict(tensors)
         return selector

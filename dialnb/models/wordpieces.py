@@ -1,15 +1,17 @@
 """Texts to token ids, once: special tokens added here, truncation on either side, results cached on disk by content."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dialnb.errors import check_known
-from dialnb.files import digest_of, make_folder
+from dialnb.files import digest_of, make_folder, writing
 from dialnb.tokens import Tokens
 
 BLOCK = 20_000
@@ -58,7 +60,8 @@ class Wordpieces:
                 if tokens is None:
                     tokens = self._tokenise(texts, room, truncate)
                     draft = path.with_suffix(".tmp")
-                    save_file({"ids": tokens.ids, "offsets": tokens.offsets}, draft)
+                    with writing(draft):
+                        save_file({"ids": tokens.ids, "offsets": tokens.offsets, "sha256": _checksum(tokens)}, draft)
                     draft.replace(path)
         return tokens
 
@@ -86,8 +89,19 @@ class Wordpieces:
 
 
 def _read(path: Path) -> Tokens | None:
-    """What is stored there; None where nothing is, or nothing that can be read."""
+    """What is stored there; None where nothing is, or not what was written."""
     try:
-        return Tokens(**load_file(path))
-    except (SafetensorError, OSError, TypeError):
+        arrays = load_file(path)
+        checksum, tokens = arrays.pop("sha256"), Tokens(**arrays)
+        return tokens if np.array_equal(checksum, _checksum(tokens)) else None
+    except (SafetensorError, OSError, TypeError, KeyError):
         return None
+
+
+def _checksum(tokens: Tokens) -> np.ndarray:
+    """The sha256 of both arrays and their types, as an array: it travels in the same file."""
+    digest = hashlib.sha256()
+    for array in (tokens.ids, tokens.offsets):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return np.frombuffer(digest.digest(), np.uint8)

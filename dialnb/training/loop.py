@@ -9,6 +9,7 @@
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,14 +26,14 @@ from torch import Tensor, nn
 
 from dialnb.errors import TrainingError
 from dialnb.examples.batches import Batch, Examples
-from dialnb.files import digest_of
+from dialnb.files import Values, digest_of, say
 from dialnb.models.encoder import Encoder, evaluating
 from dialnb.models.graphs import SMALL, Graphs, can_replay, clear_gradients, going_first
 from dialnb.models.packed import small_products
 from dialnb.progress import Bar
 from dialnb.seeding import seeded
 from dialnb.training.background import Ahead, Interrupts
-from dialnb.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from dialnb.training.checkpoint import checkpoints, latest_checkpoint, load_checkpoint, save_checkpoint
 from dialnb.training.objective import Objective, Tensors
 from dialnb.training.optimiser import freeze_bottom_layers, make_optimiser
 from dialnb.training.plan import BatchPlan
@@ -434,10 +435,20 @@ class _Run:
         save_checkpoint(self.folder, step, self._state(), facts)
 
     def _resume(self) -> int:
-        path = self.folder and latest_checkpoint(self.folder)
-        if path is None:
-            return 0
-        tensors, facts = load_checkpoint(path)
+        """Go on from the latest checkpoint that is sound; returns its step. A damaged one goes, and that is said."""
+        for path in checkpoints(self.folder) if self.folder else ():
+            try:
+                tensors, facts = load_checkpoint(path)
+            except TrainingError as error:
+                say(f"{self.name}: {error}; it is deleted, and training goes on from the one before it, if any")
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            self._take(path, tensors, facts)
+            return facts["step"]
+        return 0
+
+    def _take(self, path: Path, tensors: Tensors, facts: Values) -> None:
+        """Take weights, moments and curve of a checkpoint, which must be of this very run."""
         if facts.get("fingerprint") != self._fingerprint():
             raise TrainingError(
                 f"{path} belongs to a run with other settings, objective, encoder shape or data size; use another "
@@ -455,4 +466,3 @@ class _Run:
             optimiser["state"].setdefault(int(number), {})[name] = moment
         self.optimiser.load_state_dict(optimiser)
         self.curve = facts["curve"]
-        return facts["step"]
