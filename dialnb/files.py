@@ -112,9 +112,9 @@ def writing(place: Path) -> Iterator[None]:
     """Turn what goes wrong while something is written into one sentence: libraries report a full disk as they like."""
     try:
         yield
-    except DialnbError:
-        raise
     except Exception as error:
+        if not isinstance(error, OSError) and "os error" not in str(error):
+            raise
         raise DialnbError(f"{place} cannot be written ({in_words(error)}): make room there, and try again") from error
 
 

@@ -14,6 +14,7 @@ import torch
 import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import dialnb
@@ -373,18 +374,25 @@ def test_saving_again_replaces_the_folder_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"], "no drafts left behind"
 
 
-def test_a_failed_save_leaves_the_previous_folder_whole(tmp_path, monkeypatch):
-    import safetensors.torch
-
+@pytest.mark.parametrize(
+    ("writer", "error"),
+    [
+        ("safetensors.torch.save_file", OSError(28, "No space left on device")),
+        ("safetensors.torch.save_file", SafetensorError("I/O error: No space left on device (os error 28)")),
+        ("transformers.PreTrainedTokenizerFast.save_pretrained", Exception("No space left on device (os error 28)")),
+        ("dialnb.models.saving.write_json", OSError(28, "No space left on device")),
+    ],
+)
+def test_a_failed_save_is_a_sentence_and_leaves_the_previous_folder_whole(tmp_path, monkeypatch, writer, error):
     folder = tmp_path / "encoder"
     first = tiny.encoder(seed=1)
     first.save(folder)
 
     def full(*_, **__):
-        raise OSError(28, "No space left on device")
+        raise error
 
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
-    with pytest.raises(DialnbError, match=r"encoder cannot be written \(no space left on device\): make room"):
+    monkeypatch.setattr(writer, full)
+    with pytest.raises(DialnbError, match=r"encoder cannot be written \(.*o space left on device.*\): make room"):
         tiny.encoder(seed=2).save(folder)
     monkeypatch.undo()
     np.testing.assert_allclose(dialnb.load_encoder(folder).encode(TEXTS), first.encode(TEXTS), atol=1e-6)

@@ -39,7 +39,7 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from dialnb.data.store import default_store
 from dialnb.errors import DataError, DialnbError
-from dialnb.files import Values, say
+from dialnb.files import Values, say, writing
 from dialnb.models.encoder import Encoder
 from dialnb.models.packed import small_products
 from dialnb.runs.fingerprints import code_version, fingerprint
@@ -146,7 +146,8 @@ class StageCache:
         if isinstance(training, TrainingResult):
             about["facts"]["training"] = [{name: getattr(training, name) for name in MEASURED}]
         draft.mkdir()
-        write_result(value, draft, **about)
+        with writing(self.root):
+            write_result(value, draft, **about)
         shutil.rmtree(final, ignore_errors=True)
         draft.replace(final)
         shutil.rmtree(work, ignore_errors=True)
