@@ -15,7 +15,7 @@ import click
 
 from dialnb import __version__
 from dialnb.commands import data, engine, runs, tools
-from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words
+from dialnb.errors import BadParameter, DialnbError, UnknownName, in_words, shown
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -97,4 +97,4 @@ class Heard:
 
 
 def _complain(sentence: object) -> None:
-    print(f"dialnb: {sentence}", file=sys.stderr)
+    print(f"dialnb: {shown(sentence)}", file=sys.stderr)

@@ -49,6 +49,15 @@ class TrainingError(DialnbError):
     """Training cannot go on: a NaN loss, a batch of one, a checkpoint that does not fit."""
 
 
+def shown(text: object) -> str:
+    """Text of others for a terminal: what would move its cursor, or turn letters around, is written out instead.
+
+    >>> shown("\x1b[2Jall gone")
+    '\\\\x1b[2Jall gone'
+    """
+    return "".join(one if one.isprintable() or one in "\n\t\xa0" else ascii(one)[1:-1] for one in f"{text}")
+
+
 def first_sentence(error: Exception) -> str:
     """The first sentence of an error, as a reason in a table."""
     return str(error).splitlines()[0].split(". ")[0]
@@ -60,6 +69,8 @@ def in_words(error: BaseException) -> str:
     >>> in_words(PermissionError(13, "Permission denied", "runs"))
     'runs: permission denied'
     """
+    if isinstance(error, MemoryError):
+        return "there was not enough memory"
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror[0].lower()}{error.strerror[1:]}"

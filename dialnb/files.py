@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
 import math
 import os
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from dialnb.errors import DataError, DialnbError, in_words
+from dialnb.errors import DataError, DialnbError, in_words, shown
+from dialnb.limits import COLUMNS, ENTRIES, HEADER, content, regular, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +48,8 @@ def project_root(given: Path | None = None) -> Path:
 
 
 def say(line: str) -> None:
-    """A line of progress, seen at once in a log, a terminal or a notebook."""
-    print(line, flush=True)
+    """A line, seen at once in a log, a terminal or a notebook; it may hold text of others."""
+    print(shown(line), flush=True)
 
 
 def write_table(shown: Any, stem: Path) -> None:
@@ -74,7 +77,7 @@ def time_of(stamp: float) -> str:
 
 def table_at(folder: Path, name: str = "results.csv") -> Path | None:
     """Where a table of a run is, as it is or compressed as in a record; None if there is none."""
-    return next((path for path in (folder / name, folder / f"{name}.xz") if path.is_file()), None)
+    return next((path for path in (folder / name, folder / f"{name}.xz") if os.path.lexists(path)), None)
 
 
 def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
@@ -82,10 +85,8 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
 
     ``attrs["weights"]`` are the hashes of the run's encoders by name, where it wrote them down.
     """
-    import pandas as pd
-
     path = table_at(folder, name) or folder / name
-    rows = pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+    rows = read_table(path, keep_default_na=False, na_values=[""], low_memory=False)
     if lists := [column for column in rows if name == ITEMS and str(*rows[column][:1]).startswith("[")]:
         rows = rows.assign(**rows[lists].map(json.loads)).explode(lists, ignore_index=True).infer_objects()
     rows.attrs["weights"] = {}
@@ -93,6 +94,17 @@ def read_rows(folder: Path, name: str = "results.csv") -> pd.DataFrame:
         if weights := (encoder.get("sha256") or {}).get("model.safetensors"):
             rows.attrs["weights"][encoder["name"]] = weights
     return rows
+
+
+def read_table(path: Path, **options: Any) -> pd.DataFrame:
+    """A table of a run, if it is no larger than those that runs write."""
+    import pandas as pd
+
+    data = content(path)
+    names = next(csv.reader(io.StringIO(data[:HEADER].decode("utf-8", "replace"))), ())
+    if len(names) > COLUMNS or sum(map(len, names)) > HEADER // 4:
+        raise DataError(f"{path.name} has more than {COLUMNS} columns, or names longer than {HEADER // 4:,} letters")
+    return pd.read_csv(io.BytesIO(data), **options)
 
 
 def make_folder(folder: Path) -> Path:
@@ -158,11 +170,30 @@ LOCK = ".lock"
 
 def read_run(folder: Path) -> Any:
     """The `run.json` of a run, or None; one that was killed says so, whatever it wrote when it was running."""
+    path = folder / "run.json"
     try:
-        record = read_json(folder / "run.json")
-    except ValueError as error:
-        raise DataError(f"{folder / 'run.json'} is damaged, so that nothing is known of the run: {error}") from error
-    return None if record is None else as_it_stands(record, folder)
+        return as_it_stands(read_record(path, "run"), folder) if os.path.lexists(path) else None
+    except DataError as error:
+        raise DataError(f"{path} is damaged, so that nothing is known of the run: {error}") from error
+
+
+def read_record(path: Path, kind: str) -> Any:
+    """What a JSON file of a run holds, if it has the shape that `shapes.yaml` gives for its kind."""
+    from jsonschema import Draft202012Validator
+
+    try:
+        record = json.loads(regular(path).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
+    lists = record.values() if isinstance(record, dict) else ()
+    if any(len(part) > ENTRIES for part in lists if isinstance(part, list | dict)):
+        raise DataError(f"{path.name} has a list of more than {ENTRIES:,} entries")
+    shapes = read_yaml(__file__, "shapes.yaml")
+    misfit = next(Draft202012Validator(shapes[kind]).iter_errors(record), None)
+    if misfit:
+        wrong = shortened(f"{misfit.message} (at {misfit.json_path})")
+        raise DataError(f"{path.name} is not as dialnb writes it: {wrong}")
+    return record
 
 
 def as_it_stands(record: Values, folder: Path) -> Values:
@@ -170,7 +201,7 @@ def as_it_stands(record: Values, folder: Path) -> Values:
     if record["status"] != "running":
         return record
     try:
-        if (folder / LOCK).is_file():
+        if (folder / LOCK).is_file() and not (folder / LOCK).is_symlink():
             with FileLock(folder / LOCK, timeout=0):
                 pass
     except (Timeout, OSError):  # it runs, or that cannot be found out

@@ -85,11 +85,12 @@ class Browser:
             self._send("Page.handleJavaScriptDialog", accept=True)
 
     def open(self, url: str, width: int, scheme: str = "light", height: int = 900) -> None:
-        """Load a page at a width, as a phone below 600 pixels, and wait until it has loaded."""
+        """Load a page at a width, as a phone below 600 pixels, and wait until it has loaded or turns out a download."""
         self.resize(width, height)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.loaded = False
-        self.call("Page.navigate", url=url)
+        if self.call("Page.navigate", url=url).get("errorText") == "net::ERR_ABORTED":
+            return  # a file to download
         while not self.loaded:
             event = json.loads(self.socket.recv())
             self._note(event.get("method", ""), event.get("params", {}))
@@ -141,6 +142,10 @@ class Browser:
         """Give the window another size."""
         phone = width < 600  # such widths are shown as a phone shows them
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+
+    def picture(self) -> str:
+        """What the window shows, as a PNG in base64."""
+        return self.call("Page.captureScreenshot")["data"]
 
     def screenshot(self, path: Path) -> Path:
         """A picture of the page, in full length."""

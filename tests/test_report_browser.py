@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
+import hostile
 import pandas as pd
 import pytest
 import reporting
 from browser import Browser, find_chromium
+from matplotlib.figure import Figure
 
+from dialnb import plots
 from dialnb.claims import judge_claims
 from dialnb.claims.papers import compare_table
 from dialnb.explore.maps import SpaceMap
 from dialnb.explore.panel import table
+from dialnb.files import project_root
+from dialnb.report import build
+from dialnb.report.drawings import drawn_again
+from dialnb.runs.figures import redraw
 
 WIDTHS = (1280, 390)
 CONTRAST = """
@@ -210,6 +217,88 @@ def test_no_page_of_a_hostile_run_runs_script_or_asks_for_anything(browser, tmp_
         assert not browser.run("window.ran"), path
     assert browser.problems == []  # not even the content policy had to step in
     assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.fixture
+def drawn_by_others(tmp_path):
+    """The report of a run with hostile drawings, the address of a canary, and what was asked of it."""
+    with hostile.served() as (canary, asked):
+        run = reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())
+        reporting.write_figure(run / "figures")
+        about = json.loads((run / "figures/F3.json").read_text(encoding="utf-8"))
+        for name, drawing in hostile.drawings(canary).items():
+            (run / f"figures/{name}.svg").write_bytes(drawing)
+            (run / f"figures/{name}.pdf").write_bytes(b"%PDF-1.4")
+            (run / f"figures/{name}.json").write_text(json.dumps(about | {"name": name}), encoding="utf-8")
+        reporting.write_notebook(run / "notebook.ipynb")
+        build([run], tmp_path / "site")
+        yield run / "figures", tmp_path / "site", asked
+
+
+def opened(browser, address: str) -> int:
+    """Whether script ran in a file, once it had its time."""
+    browser.open(address, 1280)
+    return browser.run("new Promise((done) => setTimeout(() => done(window.ran ?? 0), 50))")
+
+
+@pytest.mark.parametrize("place", ["server", "disk"])
+def test_no_file_of_a_report_runs_script_or_asks_for_anything_from_a_server_or_from_disk(
+    browser, drawn_by_others, place
+):
+    _, site, asked = drawn_by_others
+    files = [path for path in sorted(site.rglob("*")) if path.is_file()]
+    assert {path.suffix for path in files} == {
+        ".html",
+        ".svg",
+        ".png",
+        ".csv",
+        ".md",
+        ".tex",
+        ".json",
+        ".ipynb",
+        ".css",
+        ".js",
+    }
+    with hostile.served(site) as (server, _):
+        home = server if place == "server" else site.as_uri()
+        ran = [path.name for path in files if opened(browser, f"{home}/{path.relative_to(site).as_posix()}")]
+    assert ran == [] and asked == []
+
+
+def test_the_same_drawings_act_where_they_are_not_drawn_again(browser, drawn_by_others):
+    """Without this, the test above could not fail."""
+    figures, _, asked = drawn_by_others
+    with hostile.served(figures) as (server, _):
+        ran = {path.stem for path in sorted(figures.glob("*.svg")) if opened(browser, f"{server}/{path.name}")}
+    assert {"script", "script-in-utf-16", "html", "handler"} <= ran
+    assert {"/sheet", "/import", "/rule", "/font", "/fill", "/mask", "/cursor", "/image"} <= set(asked)
+
+
+def patterns_and_pictures() -> Figure:
+    """A figure with what few figures have: hatches, a picture, clipped and dashed lines, half-transparent areas."""
+    figure = Figure(figsize=(6, 3))
+    left, right = figure.subplots(1, 2)
+    left.bar([1, 2], [3, 4], hatch="//", alpha=0.5, edgecolor="red")
+    left.plot([0, 3], [1, 9], "--", marker="o", clip_on=True)
+    right.imshow([[0, 1], [2, 3]])
+    right.text(0, 0, "$x^2$ & <text>")
+    return figure
+
+
+def test_drawings_look_the_same_when_they_are_drawn_again(browser, tmp_path):
+    plots.save(patterns_and_pictures(), tmp_path / "own", ("svg",))
+    for slug in ("dse", "wmdc"):
+        redraw(project_root() / "papers" / slug / "results" / "gpu", ("svg",), out=tmp_path, pattern="F[12]")
+    shown = set()
+    for path in sorted(tmp_path.glob("*.svg")):
+        browser.open(path.as_uri(), 1280)
+        before = browser.picture()
+        again = tmp_path / "again.svg"
+        again.write_text(drawn_again(path.read_bytes()), encoding="utf-8")
+        browser.open(again.as_uri(), 1280)
+        assert browser.picture() == before, path.name
+        shown.add(before)
+    assert len(shown) >= 3
 
 
 def test_the_content_policy_alone_stops_script_in_a_page(browser, site):

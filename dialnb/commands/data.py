@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from dialnb.commands import JSON
 from dialnb.errors import DataError
-from dialnb.files import Fields, Values
+from dialnb.files import Fields, Values, say
 
 MAY_SHARE = {True: "yes", False: "no", None: "not stated"}
 NAMES = argument("names", nargs=-1, metavar="[NAME]...")
@@ -158,7 +158,7 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     else:
         show([row for row in rows if counts[row["name"]].total()])
         for found in problems:
-            print(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
+            say(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
         print(f"\n{len(wanted):,} files: {total['ok']:,} ok, {total['missing']:,} missing, {total['bad']:,} bad")
     return int(bool(problems or (names and total["missing"])))
 
@@ -231,14 +231,14 @@ def describe(about: Mapping[str, str]) -> None:
     """Print one paragraph per entry, the labels in a column of their own."""
     width = shutil.get_terminal_size().columns
     for label, text in about.items():
-        print(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
+        say(textwrap.fill(text, width, initial_indent=f"{label:<15}", subsequent_indent=" " * 15))
 
 
 def show(rows: Sequence[Fields], as_json: bool = False) -> None:
     """Print a table with aligned columns, numbers to the right; the last column may be as long as it likes."""
     if as_json:
         return print_json(rows)
-    print(tabulate(rows, headers="keys", tablefmt="simple", intfmt=",", floatfmt=","))
+    say(tabulate(rows, headers="keys", tablefmt="simple", intfmt=",", floatfmt=","))
 
 
 def print_json(content: Any) -> None:

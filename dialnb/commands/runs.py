@@ -14,7 +14,7 @@ from click import Choice, Context, IntRange, argument, command, option, pass_con
 
 from dialnb.commands import PROJECT, together
 from dialnb.errors import DataError
-from dialnb.files import project_root, read_run, read_yaml
+from dialnb.files import project_root, read_run, read_yaml, say
 
 if TYPE_CHECKING:
     from dialnb.runs.profiles import Profiles
@@ -68,13 +68,14 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
         paper = read_yaml(root / "papers" / slug / "paper.yaml")
         written = ((notebooks or root / "notebooks") / f"{slug}.ipynb").is_file()
         profiles = ", ".join(load_profiles(slug, root).profiles)
-        print(f"{slug:<12} {paper['title']} ({paper['venue']})")
-        print(f"{'':<12} profiles: {profiles}; notebook: {'yes' if written else 'not written yet'}")
+        say(f"{slug:<12} {paper['title']} ({paper['venue']})")
+        say(f"{'':<12} profiles: {profiles}; notebook: {'yes' if written else 'not written yet'}")
         for name, record in records.items():
             if record["slug"] == slug:
-                print(f"{'':<12} {name}: {record['status']}, {record['updated'][:16].replace('T', ' ')}")
+                when = record.get("updated", "")[:16].replace("T", " ")
+                say(f"{'':<12} {name}: {record['status']}, {when}")
     for line in damaged:
-        print(line)
+        say(line)
 
 
 @command()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click import argument, command, option
 
-from dialnb.files import make_folder, read_rows, table_at
+from dialnb.files import make_folder, read_rows, say, table_at
 
 
 @command()
@@ -21,9 +21,10 @@ def export(run: Path, model: str, destination: Path, push: str | None) -> None:
     from dialnb.ecosystem import hub
     from dialnb.runs import tools
 
-    tools.export(run, model, destination)
-    if table_at(run):
-        hub.add_results(destination, hub.own_rows(read_rows(run), model), model)
+    with tools.reading(run):
+        tools.export(run, model, destination)
+        if table_at(run):
+            hub.add_results(destination, hub.own_rows(read_rows(run), model), model)
     print(f"{destination}: load it with dialnb.load_encoder, AutoModel or SentenceTransformer")
     if push:
         print(hub.push(destination, push))
@@ -40,9 +41,9 @@ def figures(run: Path, formats: str | None, style: str, out: Path | None) -> Non
 
     formats = formats or ("pdf" if style == "acl" else "png,svg")
     written, fixed = redraw(run, [kind.strip().lower() for kind in formats.split(",") if kind.strip()], style, out)
-    print("\n".join(map(str, written)))
+    say("\n".join(map(str, written)))
     if fixed:
-        print(f"cannot be redrawn, only copied (drawn in the notebook itself): {', '.join(fixed)}")
+        say(f"cannot be redrawn, only copied (drawn in the notebook itself): {', '.join(fixed)}")
 
 
 @command()
@@ -57,7 +58,8 @@ def merge(runs: Sequence[Path], output: Path) -> None:
     from dialnb.runs import tools
 
     folders = find_runs(runs)
-    rows = tools.merge(folders)
+    with tools.reading(*folders):
+        rows = tools.merge(folders)
     rows.to_csv(make_folder(output.parent) / output.name, index=False)
     print(f"{output}: {len(rows):,} results of {len(folders)} runs")
 
@@ -72,7 +74,8 @@ def compare(first: Path, second: Path) -> None:
     """
     from dialnb.runs import tools
 
-    print(tools.compare(first, second))
+    with tools.reading(first, second):
+        say(tools.compare(first, second))
 
 
 COMMANDS = (export, figures, merge, compare)

@@ -1,31 +1,41 @@
 """What there is to report: run folders in, one group per paper and setting out, with the seeds of a group pooled."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jsonschema import Draft202012Validator
 from pandas import DataFrame
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
 from dialnb.claims.papers import STUDIES
-from dialnb.errors import DataError
-from dialnb.files import ITEMS, Values, as_it_stands, project_root, read_json, read_rows, read_yaml, table_at
+from dialnb.errors import DataError, in_words
+from dialnb.files import (
+    ITEMS,
+    Values,
+    as_it_stands,
+    project_root,
+    read_json,
+    read_record,
+    read_rows,
+    read_table,
+    table_at,
+)
+from dialnb.limits import FIGURES, FILE_SECONDS, regular, shortened, within
 from dialnb.runs.profiles import PROFILES
 
 
 class Damaged(DataError):
     """A run that cannot be reported, and why; the folder is told apart from the reason, which readers see."""
 
-    def __init__(self, folder: Path, reason: object) -> None:
-        super().__init__(f"{folder}: {reason}")
-        self.name, self.reason = "/".join(folder.parts[-3:]), str(reason)
+    def __init__(self, folder: Path, error: Exception) -> None:
+        self.name, self.reason = "/".join(folder.parts[-3:]), shortened(in_words(error))
+        super().__init__(f"{folder}: {self.reason}")
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,23 @@ class Group:
     name: str
     runs: Sequence[Values] = ()
     folders: Sequence[Path] = ()
-    results: DataFrame = field(default_factory=DataFrame)
+    parts: Sequence[DataFrame] = ()
+
+    @cached_property
+    def results(self) -> DataFrame:
+        """The tidy rows of all runs."""
+        return pd.concat([part for part in self.parts if len(part)] or [DataFrame()], ignore_index=True)
+
+    @property
+    def alone(self) -> list["Group"]:
+        """Each run as a group of its own."""
+        runs = zip(self.runs, self.folders, self.parts)
+        return [Group(self.slug, self.name, *([part] for part in run)) for run in runs]
+
+    def pooled(self, others: Iterable["Group"]) -> "Group":
+        """The group of the runs of others of its kind."""
+        parts = zip(*((*group.runs, *group.folders, *group.parts) for group in others))
+        return Group(self.slug, self.name, *parts)
 
     @property
     def profile(self) -> str:
@@ -69,10 +95,8 @@ class Group:
     @property
     def not_run(self) -> list[dict[str, str]]:
         """What did not run and why, from all runs of the group, each once."""
-        entries = []
-        for run in self.runs:
-            entries += [entry for entry in run.get("not_run", ()) if entry not in entries]
-        return entries
+        entries = (entry for run in self.runs for entry in run.get("not_run", ()))
+        return [*{json.dumps(entry, sort_keys=True): entry for entry in entries}.values()]
 
     @cached_property
     def judged(self) -> Judged:
@@ -85,7 +109,7 @@ class Group:
     def judge(self) -> Judged:
         """Judge the claims of the paper now, over all trainings of the group."""
         times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
-        shares = training_shares(pd.read_csv(times)) if times.is_file() else {}
+        shares = training_shares(read_table(times)) if times.is_file() else {}
         records = zip(self.runs, self.folders)
         items = [rows_of(run, folder, ITEMS) for run, folder in records if table_at(folder, ITEMS)]
         scores = pd.concat(items, ignore_index=True) if items and len(items) == len(self.runs) else None
@@ -130,12 +154,13 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for folder in folders:
         try:
-            run = read_run(folder)
-            rows = _results(run, folder)
-        except Damaged as damage:
+            with within(FILE_SECONDS, "reading its files"):
+                run = read_run(folder)
+                rows = _results(run, folder)
+        except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
             if damaged is None:
-                raise
-            damaged.append(damage)
+                raise Damaged(folder, error) from error
+            damaged.append(Damaged(folder, error))
             continue
         profile, settings = run["profile"], json.dumps(run.get("set_by_hand", {}), sort_keys=True)
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
@@ -146,56 +171,41 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
         runs.sort(key=lambda entry: (len(seeds_of(entry[0])), str(entry[0].get("updated"))))
         latest = {seed: entry for entry in runs for seed in seeds_of(entry[0])}  # a pooled record is not counted twice
         records, places, parts = zip(*{id(entry): entry for entry in latest.values()}.values())
-        results = pd.concat([part for part in parts if len(part)] or [DataFrame()], ignore_index=True)
         changes = [f"{name}-{value}" for name, value in records[-1].get("set_by_hand", {}).items()]
         plain = "-".join([records[-1]["slug"], records[-1]["profile"], *changes])
         name = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
         while name in [group.name for group in groups]:
             name += "-2"
-        groups.append(Group(records[0]["slug"], name, records, places, results))
+        groups.append(Group(records[0]["slug"], name, records, places, parts))
     return groups
 
 
 def read_run(folder: Path) -> Values:
     """What run.json says, if it is the record of a run of a known paper, and nothing here leads out of the folder."""
-    for path in (*folder.iterdir(), *folder.glob("figures/*")):
-        read = path.is_symlink() and (path.is_file() or path.name == "figures")
-        if read and not path.resolve().is_relative_to(folder.resolve()):
-            raise Damaged(folder, f"{path.relative_to(folder)} is a link that leads out of the folder of the run")
-    try:
-        run = read_record(folder / "run.json", "run")
-    except DataError as error:
-        raise Damaged(folder, error) from error
+    for path in (*folder.iterdir(), *folder.glob("figures/*"), *folder.glob("tables/*")):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
+            raise DataError(f"{path.relative_to(folder)} is a link that leads out of the folder of the run")
+    if len([*folder.glob("figures/*.json")]) > FIGURES:
+        raise DataError(f"it has more than {FIGURES} figures")
+    run = read_record(folder / "run.json", "run")
     if run["slug"] not in STUDIES:
-        raise Damaged(folder, f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
+        raise DataError(f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
     return as_it_stands(run, folder)
-
-
-def read_record(path: Path, kind: str) -> Values:
-    """What a JSON file holds, if it has the shape that `shapes.yaml` gives for its kind."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path.name} cannot be read as JSON: {error}") from error
-    shapes = read_yaml(__file__, "shapes.yaml")
-    misfits = Draft202012Validator(shapes[kind]).iter_errors(record)
-    wrong = [f"{misfit.message} (at {misfit.json_path})" for misfit in misfits]
-    if wrong:
-        raise DataError(f"{path.name} is not as dialnb writes it: {'; '.join(wrong)}")
-    return record
 
 
 def _results(run: Values, folder: Path) -> DataFrame:
     """Tidy rows of a run; empty where it has none."""
     path = table_at(folder)
-    if path is None or path.read_bytes().strip() == b"":
+    if path is None or (regular(path).stat().st_size < 2**10 and path.read_bytes().strip() == b""):
         return DataFrame()
     try:
         rows = rows_of(run, folder)
-    except (OSError, ValueError, EOFError, LZMAError) as error:
-        raise Damaged(folder, f"{path.name} cannot be read as a table: {error}") from error
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path.name} cannot be read as a table: {in_words(error)}") from error
     if len(rows) and not ({"model", "value"} <= set(rows) and rows["value"].dtype.kind in "iuf"):
-        raise Damaged(folder, f"{path.name} needs a column `model` and a column `value` of numbers")
+        raise DataError(f"{path.name} needs a column `model` and a column `value` of numbers")
     return rows
 
 

@@ -1,13 +1,13 @@
 """What the pages are made of: templates, and texts, notebooks and pictures of others with nothing in them that acts."""
 
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
 import mistune
 import nbformat
-import nh3
 from jinja2 import StrictUndefined
 from latex2mathml.converter import convert
 from markupsafe import Markup
@@ -17,55 +17,12 @@ from dialnb import __version__
 from dialnb.claims import MARKS, VERDICTS, interval_text, verdict_text
 from dialnb.claims.rendering import templates
 from dialnb.errors import DataError
+from dialnb.limits import FILE_SECONDS, PIECE, regular
+from dialnb.report.cleaning import cleaned
+from dialnb.report.drawings import drawn_again
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$([^\s$](?:[^$\n]*[^\s$])?)\$", re.DOTALL)
-STYLE = re.compile(r"<style[^<>]*>([^<]*)</style>", re.I)
-
-LOOKS = (
-    "background-color color font-style font-weight max-width min-width opacity text-align vertical-align "
-    "white-space width"
-)
-"""What may be said of how a table looks: nothing that loads, moves or covers."""
-
-RULE = re.compile(rf"\s*(?:#T_|\.dataframe)[\w\s#.,:>-]*\{{(?:\s*(?:{LOOKS.replace(' ', '|')}):[\w\s#%.,-]*;)*\s*")
-"""A rule that pandas writes for its tables, up to the closing brace."""
-
-MATHML = (
-    "math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable "
-    "mtd mtext mtr munder munderover"
-)
-ATTRIBUTES = (
-    "border class id lang style title valign accent accentunder columnalign display displaystyle fence form "
-    "height linethickness lspace mathvariant maxsize minsize movablelimits notation rowspacing rspace scriptlevel "
-    "separator stretchy width xmlns"
-)
-DRAWING = (
-    "svg g defs style path use clipPath rect circle ellipse line polyline polygon text tspan image linearGradient "
-    "radialGradient stop pattern mask marker symbol title desc filter metadata RDF Work type date format creator "
-    "Agent"
-)
-"""Elements of an SVG that draw, and those in which matplotlib says when it drew."""
-
-PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[\w+/=\s]*")
-
-
-def _stays(tag: str, name: str, value: str) -> str | None:
-    """The value of an attribute: a picture comes with its page, a link leads to a page."""
-    if name == "src":
-        return value if PICTURE.fullmatch(value) else None
-    return None if name == "href" and value.lower().startswith("data:") else value
-
-
-CLEANER = nh3.Cleaner(
-    tags=nh3.ALLOWED_TAGS | set(MATHML.split()),
-    clean_content_tags={"script", "style", "svg", "title", "textarea", "iframe", "noscript", "template"},
-    attributes=nh3.ALLOWED_ATTRIBUTES | {"*": set(ATTRIBUTES.split())},
-    attribute_filter=_stays,
-    url_schemes={"http", "https", "mailto", "data"},
-    filter_style_properties=set(LOOKS.split()),
-)
-
 
 templates("report").undefined = StrictUndefined
 templates("report").globals |= {
@@ -89,9 +46,14 @@ def sanitised(html: str) -> Markup:
     >>> print(sanitised('<b onclick="x()">kept</b><script>gone</script><a href="javascript:x()">text</a>'))
     <b>kept</b><a rel="noopener noreferrer">text</a>
     """
-    said = (rule for sheet in STYLE.findall(html) for rule in sheet.split("}"))
-    looks = "".join(f"{rule}}}" for rule in said if RULE.fullmatch(rule))
-    return Markup((f"<style>{looks}</style>\n" if looks else "") + CLEANER.clean(html))  # a rule has no way out of it
+    if len(html) <= PIECE:
+        return Markup(cleaned(html))
+    command = [sys.executable, "-P", Path(__file__).with_name("cleaning.py")]  # a process can be ended
+    try:
+        done = subprocess.run(command, input=html.encode(), capture_output=True, timeout=FILE_SECONDS, check=True)
+    except (subprocess.SubprocessError, UnicodeError) as error:
+        raise DataError(f"its HTML could not be cleaned within {FILE_SECONDS} s") from error
+    return Markup(done.stdout.decode())
 
 
 def markdown_body(text: str) -> Markup:
@@ -105,36 +67,26 @@ def markdown_body(text: str) -> Markup:
 
 def notebook_body(path: Path) -> Markup:
     """The cells of a notebook as HTML, without the page around them and without anything that loads or acts."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.reads(regular(path).read_text("utf-8"), as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_mathml(cell.source)
     body, _ = super(HTMLExporter, _exporter()).from_notebook_node(notebook)  # whose own parses all of it again
-    body = re.sub(r"<img(?![^>]*\balt=)", '<img alt="No description has been provided for this image"', body)
-    return Markup(str(sanitised(body)).replace("<h1", "<h2").replace("</h1>", "</h2>"))
+    body = str(sanitised(body)).replace("<h1", "<h2").replace("</h1>", "</h2>")  # from here on, tags are whole
+    return Markup(re.sub(r"<img(?![^>]*\balt=)", '<img alt="No description has been provided for this image"', body))
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a PNG that is cut, and an SVG that does more than draw: opened by itself, it may run script."""
-    data = path.read_bytes()
+def picture(path: Path) -> bytes:
+    """A file of a figure as the site keeps it: a PNG that is whole, an SVG that is drawn again, or data."""
+    data = regular(path).read_bytes()
     if path.suffix == ".png" and not (data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")):
         raise DataError(f"{path.name} is empty, cut, or no PNG")
-    if path.suffix == ".svg":
-        try:
-            known, elements = set(DRAWING.split()), ElementTree.fromstring(data).iter()
-            inert = b"<?xml-stylesheet" not in data and all(_draws(element, known) for element in elements)
-        except ElementTree.ParseError as error:
-            raise DataError(f"{path.name} is empty, cut, or no SVG: {error}") from error
-        if not inert:
-            raise DataError(f"{path.name} holds more than a drawing (script, links or foreign content)")
-
-
-def _draws(element: ElementTree.Element, known: set[str]) -> bool:
-    def own(name: str, value: str) -> bool:
-        said = name.rpartition("}")[2].lower()
-        return not said.startswith("on") and (said != "href" or value.startswith(("#", "data:image/png;base64,")))
-
-    return element.tag.rpartition("}")[2] in known and all(own(*pair) for pair in element.items())
+    if path.suffix != ".svg":
+        return data
+    try:
+        return drawn_again(data).encode()
+    except DataError as error:
+        raise DataError(f"{path.name} {error}") from error
 
 
 def with_mathml(markdown: str) -> str:

@@ -1,6 +1,7 @@
 """Writes the site: an overview, one page per paper and setting, the executed notebooks, and everything to download."""
 
 import glob
+import os
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from dialnb.claims import FAILS, HOLDS, NOT_RUN, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
-from dialnb.errors import DataError
+from dialnb.errors import DataError, in_words, shown
 from dialnb.evaluation.intervals import PLACE
-from dialnb.files import Values, make_folder, project_root, read_yaml, write_table
-from dialnb.report.gather import Damaged, Group, gather, read_record, seeds_of
-from dialnb.report.pages import check_picture, markdown_body, notebook_body
+from dialnb.files import Values, make_folder, project_root, read_record, read_yaml, write_table
+from dialnb.limits import FILE_SECONDS, PAGE_SECONDS, POOLS, regular, shortened, within
+from dialnb.report.gather import Damaged, Group, gather, seeds_of
+from dialnb.report.pages import markdown_body, notebook_body, picture
 from dialnb.runs.figures import redraw
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
@@ -38,7 +41,8 @@ KEPT = (
     "log.txt",
 )
 """Files of a run to download."""
-KINDS = ("svg", "pdf", "png", "csv", "csv.xz")
+KINDS = ("svg", "png", "csv", "csv.xz")
+"""Of a figure; a PDF by somebody else can act when it is opened, and stays where it is."""
 
 
 def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) -> Path:
@@ -46,6 +50,8 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
 
     `left_out` says, for papers without a run, why there is none.
     """
+    if inside := [run for run in runs if run.resolve().is_relative_to(folder.resolve())]:
+        raise DataError(f"the run {inside[0]} lies in {folder}, which a report empties first; name another folder")
     damaged: list[Damaged] = []
     groups = gather(runs, damaged)
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[1]).is_file():
@@ -60,7 +66,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
     pages += [page for group in bare if (page := _page(group, folder, damaged))]
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
-        print(f"report: left out {damage}", file=sys.stderr)
+        print(shown(f"report: left out {damage}"), file=sys.stderr)
     main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
     limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
@@ -83,17 +89,42 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
 
 
 def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
-    """Write the page of one group and return what it shows; runs that cannot be shown are added to those `damaged`."""
+    """Write the page of one group and return what it shows.
+
+    Of runs that cannot be shown, alone or with the others, as many stay as can; the rest is added to those `damaged`.
+    """
     print(f"report: {group.name}", file=sys.stderr)
+    whole = _written(group, folder)
+    if not isinstance(whole, Exception):
+        return whole
+    if not group.runs:
+        raise whole
+    alone = {run.folders[0]: (run, _written(run, folder)) for run in group.alone}
+    sound = [run for run, page in alone.values() if not isinstance(page, Exception)]
+    pools = (pool for size in range(len(sound), 0, -1) for pool in combinations(sound, size))
+    page, folders = None, ()
+    for pool in chain(islice(pools, POOLS), ([run] for run in sound)):
+        page = _written(group.pooled(pool), folder)
+        if not isinstance(page, Exception):
+            folders = page["group"].folders
+            break
+    for path, (_, reason) in alone.items():
+        if path not in folders:
+            why = in_words(reason if isinstance(reason, Exception) else whole)
+            damaged.append(Damaged(path, DataError(f"its files do not fit together: {why}")))
+    return page if folders else None
+
+
+def _written(group: Group, folder: Path) -> Values | Exception:
+    """Write the page of a group; what it shows, or why there is none."""
+    shutil.rmtree(folder / group.name, ignore_errors=True)
     try:
-        page = _paper(group, folder)
-        _write(folder / f"{group.name}.html", "paper", page=page, root="")
+        with within(PAGE_SECONDS, "making its page"):
+            page = _paper(group, folder)
+            _write(folder / f"{group.name}.html", "paper", page=page, root="")
     except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
-        if not group.runs:
-            raise
         shutil.rmtree(folder / group.name, ignore_errors=True)
-        damaged += [Damaged(path, f"its files do not fit together: {error}") for path in group.folders]
-        return None
+        return error
     return page
 
 
@@ -116,12 +147,12 @@ def _paper(group: Group, folder: Path) -> Values:
 
 def _guide(group: Group) -> Markup:
     """The page of advice, where runs have one: as the only run wrote it, or written anew from the rows of all."""
-    pages = [path for folder in group.folders if (path := folder / "guide.md").is_file()]
+    pages = [path for folder in group.folders if os.path.lexists(path := folder / "guide.md")]
     if pages[1:]:
         from dialnb.studies.matrix_guide import page
 
         return markdown_body(page(group))
-    return markdown_body("".join(path.read_text("utf-8", "replace") for path in pages))
+    return markdown_body("".join(regular(path).read_text("utf-8", "replace") for path in pages))
 
 
 def _table(compared: Comparison, files: Path) -> Values:
@@ -182,35 +213,40 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
     A record keeps its figures as data, and their pictures in another folder; where there is none, it is drawn again.
     """
     name = path.stem
-    shown = {"name": name, "formats": [], "damage": ""}
+    card = {"name": name, "formats": [], "damage": ""}
     target.mkdir(parents=True, exist_ok=True)
     try:
         about = read_record(path, "figure")
         if about["name"] != name:
             raise DataError(f"{path.name} is of another figure, {about['name']}")
         for kept in [path.with_name(f"{name}.{kind}") for kind in KINDS] + [pictures / f"{name}.png"]:
-            if kept.is_file():
-                check_picture(kept)
-                shutil.copyfile(kept, target / kept.name)
+            if os.path.lexists(kept):
+                (target / kept.name).write_bytes(picture(kept))
         if about["function"] and not (target / f"{name}.png").is_file():
-            redraw(path.parent.parent, ["png"], out=target, pattern=glob.escape(name))
+            with within(FILE_SECONDS, f"drawing {name}"):
+                redraw(path.parent.parent, ["png"], out=target, pattern=glob.escape(name))
     except Exception as error:
-        return shown | {"damage": str(error)}
+        return card | {"damage": shortened(in_words(error))}
     formats = [kind for kind in KINDS if (target / f"{name}.{kind}").is_file()]
-    return shown | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
+    return card | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
 
 
 def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed, *joined = seeds_of(run)
     target = make_folder(files / f"seed{seed}")
-    links = [name for name in KEPT if (path / name).is_file()]
-    for name in links:
-        shutil.copyfile(path / name, target / name)
-    shown = {"record": run, "seed": seed, "joined": joined, "links": links, "damage": ""}
+    links, damages = [], []
+    for name in KEPT:
+        try:
+            if os.path.lexists(path / name):
+                (target / name).write_bytes(regular(path / name).read_bytes())
+                links.append(name)
+        except Exception as error:
+            damages.append(f"{name} was left out: {in_words(error)}")
     if "notebook.ipynb" in links:
         try:
-            body = notebook_body(path / "notebook.ipynb")
+            with within(FILE_SECONDS, "showing it"):
+                body = notebook_body(path / "notebook.ipynb")
             html = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
             _write(
                 target / "notebook.html",
@@ -221,11 +257,12 @@ def _run(run: Values, path: Path, files: Path) -> Values:
                 root="../../",
             )
         except Exception as error:
-            shown["damage"] = f"notebook.ipynb is damaged and has no page here: {error}"
+            damages.append(f"notebook.ipynb is damaged and has no page here: {in_words(error)}")
     command = ["dialnb", "run", run["slug"], "--profile", run["profile"]]
     for name, value in run.get("set_by_hand", {}).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
-    return shown | {"command": shlex.join(command)}
+    shown = {"record": run, "seed": seed, "joined": joined, "links": links, "damage": shortened("; ".join(damages))}
+    return shown | {"command": shlex.join(command), "has_notebook": (target / "notebook.html").is_file()}
 
 
 def _in_file(picture: re.Match, folder: Path) -> str:

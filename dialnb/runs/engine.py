@@ -24,8 +24,8 @@ from jupyter_client.kernelspec import KernelSpec
 from papermill import PapermillExecutionError, execute_notebook
 from papermill.engines import NBClientEngine, papermill_engines
 
-from dialnb.errors import DialnbError, in_words
-from dialnb.files import LOCK, Fields, Values, as_list, make_folder, read_json, say, time_of, write_json, write_whole
+from dialnb.errors import DataError, DialnbError, in_words, shown
+from dialnb.files import LOCK, Fields, Values, as_list, make_folder, read_record, say, time_of, write_json, write_whole
 from dialnb.models.places import encoder_name
 from dialnb.runs.profiles import load_profiles, run_name
 from dialnb.runs.provenance import provenance
@@ -198,8 +198,12 @@ def _record(request: Request, reason: str, began: float) -> str:
     """Complete `run.json`: a failure is written down even if the notebook never came to open its run; why it failed."""
     (request.folder / RESERVE).unlink(missing_ok=True)
     path = request.folder / "run.json"
-    record = read_json(path)
-    if record is None or datetime.fromisoformat(record["updated"]).timestamp() < int(began):
+    try:
+        record = read_record(path, "run")
+        is_of_this_run = datetime.fromisoformat(record["updated"]).timestamp() >= int(began)
+    except (DataError, LookupError, ValueError):  # there is none, or what was left by an earlier run is damaged
+        is_of_this_run = False
+    if not is_of_this_run:
         record = {"slug": request.slug, "profile": request.profile, "parameters": request.parameters}
         record |= {"started": time_of(began), **provenance(), "stages": [], "status": "done", "reason": ""}
     if record["status"] == "running" and not reason:
@@ -319,12 +323,14 @@ class Voice:
 
     def write(self, text: str) -> int:
         """Pass on text of the kernel; colours reach a terminal only, and a bar that redraws itself becomes lines."""
-        plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "\n")
+        plain = shown(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "\n"))
         with self._lock:
             self._heard, self._mid_line = time.monotonic(), not text.endswith("\n")
             with contextlib.suppress(OSError):
                 self.log.write(plain)
-            sys.stdout.write(text if sys.stdout.isatty() else plain)
+            parts = enumerate(re.split(r"(\x1b\[[0-9;]*m|\r)", text))
+            coloured = "".join(part if place % 2 else shown(part) for place, part in parts)
+            sys.stdout.write(coloured if sys.stdout.isatty() else plain)
         return len(text)
 
     def flush(self) -> None:

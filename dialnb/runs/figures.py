@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dialnb import plots
-from dialnb.errors import DataError, check_known
-from dialnb.files import Values, make_folder, read_json, table_at, write_json
+from dialnb.errors import DataError, check_known, in_words
+from dialnb.files import Values, make_folder, read_json, read_table, table_at, write_json
 from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
@@ -60,10 +60,11 @@ def redraw(
                 if draw is None:
                     fixed.append(path.stem)
                     continue
-                data = pd.read_csv(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
+                data = read_table(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
                 drawn = draw(data, **about["arguments"])
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                raise DataError(f"{path} does not say how to draw {path.stem} again ({error}); run it again") from error
+            except Exception as error:
+                why = in_words(error)
+                raise DataError(f"{path} does not say how to draw {path.stem} again ({why}); run it again") from error
             name = path.stem if style == "paper" else f"{path.stem}-{style}"
             written += plots.save(drawn, (out or run / "figures") / name, formats)
     return written, fixed

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialnb.errors import DataError, check_known
+from dialnb.errors import DataError, DialnbError, check_known, in_words
 from dialnb.files import MEASURED, Values, read_json, read_rows, read_run, table_at
+from dialnb.limits import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COMPARED = ("profile", "parameters", "code", "packages", "hardware", "data", "encoders", "seconds")
 """What is compared of the records of two runs."""
+
+
+@contextmanager
+def reading(*folders: Path) -> Iterator[None]:
+    """Say in a sentence that files of these runs are damaged, whatever they make of the work on them."""
+    try:
+        yield
+    except (DialnbError, OSError):
+        raise
+    except Exception as error:  # what damaged files can hold has no end
+        names, why = " or ".join(map(str, folders)), shortened(in_words(error))
+        raise DataError(f"{names} holds files that are not as dialnb writes them ({why}); run it again") from error
 
 
 def open_run(folder: Path) -> Values:
