@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-import hostile
+import canary
 import pandas as pd
 import pytest
 import reporting
@@ -21,6 +21,7 @@ from dialnb.files import project_root
 from dialnb.report import build
 from dialnb.report.drawings import drawn_again
 from dialnb.runs.figures import redraw
+from tools.audit.drawings import drawings
 
 WIDTHS = (1280, 390)
 CONTRAST = """
@@ -222,11 +223,11 @@ def test_no_page_of_a_hostile_run_runs_script_or_asks_for_anything(browser, tmp_
 @pytest.fixture
 def drawn_by_others(tmp_path):
     """The report of a run with hostile drawings, the address of a canary, and what was asked of it."""
-    with hostile.served() as (canary, asked):
+    with canary.served() as (address, asked):
         run = reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())
         reporting.write_figure(run / "figures")
         about = json.loads((run / "figures/F3.json").read_text(encoding="utf-8"))
-        for name, drawing in hostile.drawings(canary).items():
+        for name, drawing in drawings(address).items():
             (run / f"figures/{name}.svg").write_bytes(drawing)
             (run / f"figures/{name}.pdf").write_bytes(b"%PDF-1.4")
             (run / f"figures/{name}.json").write_text(json.dumps(about | {"name": name}), encoding="utf-8")
@@ -259,7 +260,7 @@ def test_no_file_of_a_report_runs_script_or_asks_for_anything_from_a_server_or_f
         ".css",
         ".js",
     }
-    with hostile.served(site) as (server, _):
+    with canary.served(site) as (server, _):
         home = server if place == "server" else site.as_uri()
         ran = [path.name for path in files if opened(browser, f"{home}/{path.relative_to(site).as_posix()}")]
     assert ran == [] and asked == []
@@ -268,7 +269,7 @@ def test_no_file_of_a_report_runs_script_or_asks_for_anything_from_a_server_or_f
 def test_the_same_drawings_act_where_they_are_not_drawn_again(browser, drawn_by_others):
     """Without this, the test above could not fail."""
     figures, _, asked = drawn_by_others
-    with hostile.served(figures) as (server, _):
+    with canary.served(figures) as (server, _):
         ran = {path.stem for path in sorted(figures.glob("*.svg")) if opened(browser, f"{server}/{path.name}")}
     assert {"script", "script-in-utf-16", "html", "handler"} <= ran
     assert {"/sheet", "/import", "/rule", "/font", "/fill", "/mask", "/cursor", "/image"} <= set(asked)

@@ -1,42 +1,9 @@
-"""Drawings and folders by somebody who means harm, and a server that writes down whatever is asked of it."""
+"""Drawings by somebody who means harm."""
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-
 XMLNS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 DOT = '<rect width="9" height="9"/>'
-
-
-@contextmanager
-def served(folder: Path | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The address of a server of a folder, or of one that has nothing; and the paths that were asked of it."""
-    asked: list[str] = []
-    base = SimpleHTTPRequestHandler if folder else BaseHTTPRequestHandler
-
-    class Handler(base):
-        def log_message(self, *_: object) -> None:
-            asked.append(self.path)
-
-        def do_GET(self) -> None:
-            if folder:
-                super().do_GET()
-            else:
-                self.send_error(404)
-
-    kind = functools.partial(Handler, directory=folder) if folder else Handler
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def drawings(canary: str) -> dict[str, bytes]:
