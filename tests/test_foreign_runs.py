@@ -17,10 +17,11 @@ import reporting
 from dialnb import limits
 from dialnb.cli import main
 from dialnb.errors import DataError, shown
+from dialnb.files import read_run
 from dialnb.limits import within
 from dialnb.report import build
 from dialnb.report.pages import notebook_body
-from dialnb.runs.engine import Voice
+from dialnb.runs.engine import Request, Voice, execute
 
 SPARSE = 20 * 2**30
 """Bytes that a file says it has; its disk has none of them."""
@@ -300,3 +301,16 @@ def test_a_notebook_may_colour_a_terminal_and_do_nothing_else_with_it(tmp_path, 
         voice.write("\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J\n")
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m " + r"\x1b]0;title\x07\x1b[2J" + "\n"
     assert (tmp_path / "log").read_text(encoding="utf-8") == r"red \x1b]0;title\x07" + "\n"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_run_into_a_folder_with_a_damaged_record_ends_with_a_sentence_and_a_record(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("dialnb.runs.engine._papermill", lambda *_: "its kernel died")
+    request = Request("toy", "smoke", out=tmp_path)
+    request.folder.mkdir()
+    content = RECORDS[name]
+    (request.folder / "run.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    run = execute(request, Path(__file__).parent / "toy")
+    assert (run.status, run.reason) == ("failed", "its kernel died")
+    record = read_run(request.folder)
+    assert (record["slug"], record["status"], record["reason"]) == ("toy", "failed", "its kernel died")

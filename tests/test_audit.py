@@ -1,0 +1,72 @@
+"""The audit: what it counts, and that it sees what it is there to see."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from dialnb.errors import DataError
+from tools.audit import __main__ as audit
+from tools.audit import commands, reports
+from tools.audit.made import DAMAGES, SECRET, make_run
+from tools.audit.outcomes import CARD, REFUSED, SOUND, WRONG, Tried, tried, tried_command
+
+
+def raises(error: BaseException) -> None:
+    raise error
+
+
+def test_an_error_of_ours_is_a_sentence_and_any_other_is_wrong():
+    assert tried("a", lambda: raises(DataError("it is cut"))) == Tried("a", REFUSED, "it is cut")
+    assert tried("b", lambda: raises(KeyError("x"))) == Tried("b", WRONG, "KeyError: 'x'")
+    assert tried("c", lambda: None).outcome == SOUND
+
+
+def test_a_command_is_wrong_if_it_raises_or_says_more_than_a_sentence(monkeypatch, tmp_path):
+    assert tried_command("a", "compare", tmp_path, tmp_path).outcome == REFUSED
+    assert tried_command("b", "list", "--out", tmp_path).outcome == SOUND
+    monkeypatch.setattr("tools.audit.outcomes.main", lambda _: raises(KeyError("x")))
+    assert tried_command("c", "list").outcome == WRONG
+    monkeypatch.setattr("tools.audit.outcomes.main", lambda _: print("dialnb: a\nb", file=sys.stderr) or 1)
+    assert tried_command("d", "list").outcome == WRONG
+    monkeypatch.setattr("tools.audit.outcomes.main", lambda _: print("\x1b[2J") or 0)
+    assert tried_command("e", "list").outcome == WRONG
+
+
+def test_the_table_counts_each_family_and_names_what_is_wrong(monkeypatch, capsys):
+    def family(folder):
+        """Things that break."""
+        assert not list(folder.iterdir())
+        return iter([Tried("one", REFUSED), Tried("two", CARD), Tried("three", WRONG, "KeyError")])
+
+    monkeypatch.setattr(audit, "FAMILIES", (family,))
+    assert audit.audit() == 1
+    said = capsys.readouterr()
+    assert "| Things that break | 3 | 1 | 1 | – | 1 |" in said.out
+    assert "Things that break: three: KeyError" in said.err
+    assert audit.audit(["other"]) == 0
+
+
+def test_a_page_that_acts_and_a_file_from_elsewhere_are_seen(tmp_path):
+    for number, html in enumerate(reports.TEXTS.values()):
+        (tmp_path / f"p{number}.html").write_text(html, encoding="utf-8")
+    (tmp_path / "secret.txt").write_text(SECRET, encoding="utf-8")
+    seen = reports._acts(tmp_path)
+    acts = {name for number, name in enumerate(reports.TEXTS) if f"p{number}" in seen}
+    assert {"script", "handler", "link", "frame", "object", "form", "refresh", "base", "look", "picture"} <= acts
+    assert "secret.txt" in seen and "escapes" not in acts
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_every_damage_changes_a_file(kind, tmp_path):
+    run = make_run(tmp_path / "runs" / "one")
+    before = (run / "results.csv").stat()
+    DAMAGES[kind](run / "results.csv")
+    path = run / "results.csv"
+    assert not path.exists() or not path.is_file() or path.stat().st_mtime_ns != before.st_mtime_ns
+
+
+def test_every_family_has_a_name_of_its_own():
+    names = [family.__doc__ for family in (*reports.FAMILIES, *commands.FAMILIES)]
+    assert all(names) and len(set(names)) == len(names)
