@@ -64,8 +64,12 @@ class _Drawing:
     """What an SVG draws, piece by piece, as its elements come."""
 
     def __init__(self) -> None:
-        self.parts, self.open, self.sheet, self.count = [], [], [], 0
-        self.ids, self.used = {}, set()
+        self.parts: list[str] = []
+        self.open: list[str] = []
+        self.sheet: list[str] = []
+        self.count = 0
+        self.ids: dict[str | None, str] = {}
+        self.used: set[str] = set()
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.StartElementHandler, self.parser.EndElementHandler = self._start, self._end
         self.parser.CharacterDataHandler = self._text

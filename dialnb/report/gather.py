@@ -57,12 +57,12 @@ class Group:
     def alone(self) -> list["Group"]:
         """Each run as a group of its own."""
         runs = zip(self.runs, self.folders, self.parts)
-        return [Group(self.slug, self.name, *([part] for part in run)) for run in runs]
+        return [Group(self.slug, self.name, [run], [folder], [part]) for run, folder, part in runs]
 
     def pooled(self, others: Iterable["Group"]) -> "Group":
         """The group of the runs of others of its kind."""
-        parts = zip(*((*group.runs, *group.folders, *group.parts) for group in others))
-        return Group(self.slug, self.name, *parts)
+        runs, folders, parts = zip(*((*group.runs, *group.folders, *group.parts) for group in others))
+        return Group(self.slug, self.name, runs, folders, parts)
 
     @property
     def profile(self) -> str:

@@ -235,7 +235,8 @@ def _run(run: Values, path: Path, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
     seed, *joined = seeds_of(run)
     target = make_folder(files / f"seed{seed}")
-    links, damages = [], []
+    links: list[str] = []
+    damages: list[str] = []
     for name in KEPT:
         try:
             if os.path.lexists(path / name):

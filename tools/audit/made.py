@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,14 @@ def make_run(folder: Path, slug: str = "wmdc", profile: str = "quick", seed: int
     (folder / "figures" / "F1.csv").write_text("x\n1\n", encoding="utf-8")
     about = {"name": "F1", "caption": "A line.", "alt": "It rises.", "function": None, "arguments": {}, "dtypes": {}}
     (folder / "figures" / "F1.json").write_text(json.dumps(about), encoding="utf-8")
+    return folder
+
+
+def copied(run: Path, folder: Path, profile: str = "quick") -> Path:
+    """The same run in another folder, under another profile."""
+    shutil.copytree(run, folder)
+    record = json.loads((folder / "run.json").read_text("utf-8"))
+    (folder / "run.json").write_text(json.dumps(record | {"profile": profile}), encoding="utf-8")
     return folder
 
 

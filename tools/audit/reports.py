@@ -13,7 +13,7 @@ from unittest import mock
 
 from dialnb.report import build
 from tools.audit.drawings import drawings
-from tools.audit.made import ACT, DAMAGES, SECRET, make_notebook, make_run
+from tools.audit.made import ACT, DAMAGES, SECRET, copied, make_notebook, make_run
 from tools.audit.outcomes import CARD, SOUND, WRONG, Family, Tried
 
 FILES = (
@@ -92,10 +92,10 @@ def _acts(site: Path) -> dict[str, str]:
 
 def _reported(folder: Path, faults: dict[str, Callable[[Path], object]]) -> Iterator[Tried]:
     """One report of a run for each fault, and a sound one: which became a card, which has a page."""
-    runs = {f"p{number}": make_run(folder / f"p{number}", profile=f"p{number}") for number in range(len(faults))}
+    sound = make_run(folder / "sound", profile="sound")
+    runs = {f"p{number}": copied(sound, folder / f"p{number}", f"p{number}") for number in range(len(faults))}
     for run, spoil in zip(runs.values(), faults.values(), strict=True):
         spoil(run)
-    sound = make_run(folder / "sound", profile="sound")
     site, words = folder / "site", io.StringIO()
     try:
         with contextlib.redirect_stderr(words), mock.patch("dialnb.report.pages.FILE_SECONDS", 5):
