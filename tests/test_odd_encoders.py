@@ -14,9 +14,18 @@ from safetensors.torch import load_file, save_file
 import dialnb
 from dialnb.data.store import Store
 from dialnb.errors import DataError
+from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.own import reply_scorer
 from dialnb.models.encoder import load_encoder
-from tools.audit_data import ODD, SAME, encoder_folder, encoder_outcome
+from tools.audit_data import (
+    ODD,
+    SAME,
+    damaged_checkpoints,
+    damaged_stages,
+    damaged_tokens,
+    encoder_folder,
+    encoder_outcome,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -151,3 +160,15 @@ def test_real_encoders_are_read_as_before(encoder_mirror, tmp_path, monkeypatch,
     for key, tensor in encoder.transformer.state_dict().items():
         assert "pooler" in key or torch.equal(tensor, named[key]), key
     assert json.loads(encoder.transformer.config.to_json_string()) == json.loads(plain.config.to_json_string())
+
+
+@pytest.mark.parametrize("case", [case for case in ODD if case.startswith("modules.json")])
+def test_other_readers_of_modules_answer_in_sentences_too(tmp_path, case):
+    with pytest.raises(DataError, match="modules"):
+        as_encoder(encoder_folder(tmp_path, case))
+
+
+@pytest.mark.parametrize("family", [damaged_checkpoints, damaged_tokens, damaged_stages])
+def test_no_bit_of_what_is_kept_changes_a_number_without_a_word(tmp_path, family):
+    outcomes = [(case, outcome) for _, case, outcome in family(tmp_path) if outcome not in ("right", "refused")]
+    assert outcomes == []

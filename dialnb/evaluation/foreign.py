@@ -20,7 +20,8 @@ from scipy import sparse
 from torch.nn import functional
 
 from dialnb.errors import DataError
-from dialnb.files import read_json
+from dialnb.models import saving
+from dialnb.models.places import MODULES
 from dialnb.models.saving import FLAGS, KINDS
 
 NEEDED = "expected a folder, a hub id, a model with 'encode', a Hugging Face model, or a function from texts to vectors"
@@ -120,14 +121,16 @@ def _loaded(place: str | Path) -> Any:
     """Load a folder or hub id; a folder with modules that dialnb does not know needs sentence-transformers."""
     from dialnb.models.encoder import load_encoder
 
-    modules = read_json(Path(place) / "modules.json") or []
-    if {module["type"].rpartition(".")[2] for module in modules} <= set(KINDS):
+    modules = saving.read_stored(Path(place) / MODULES, list)
+    kinds = {str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)}
+    if kinds <= {*KINDS, "None"}:
         return load_encoder(place)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         return load_encoder(place)  # says which module it cannot use
-    return as_encoder(SentenceTransformer(str(place), local_files_only=True))
+    with saving.reading(Path(place)):
+        return as_encoder(SentenceTransformer(str(place), local_files_only=True))
 
 
 def _from_sentence_transformers(model: Any) -> Any:
