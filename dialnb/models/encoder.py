@@ -311,7 +311,7 @@ def load_parts(folder: Path, kind: str = "AutoModel", reads_pooler: bool = True)
     if kind == "AutoModel" and config.model_type in ("t5", "mt5"):
         kind = "AutoModelForTextEncoding"  # without the decoder
     weights = read_weights(folder)
-    check_size(config.num_hidden_layers, len(weights), "layers", folder)
+    check_size(getattr(config, "num_hidden_layers", 0), len(weights), "layers", folder)
     with _quiet_transformers():
         with torch.device("meta"):
             draft = getattr(transformers, kind).from_config(config, trust_remote_code=False)
