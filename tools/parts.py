@@ -36,7 +36,8 @@ def bytes_of(size: str) -> int:
 def split(file: Path, size: int, folder: Path) -> list[Path]:
     """Write the parts of a file into a folder, at most ``size`` bytes each."""
     make_folder(folder)
-    parts, hashes, whole = [], {}, hashlib.sha256()
+    hashes, whole = {}, hashlib.sha256()
+    parts: list[Path] = []
     with file.open("rb") as stream:
         while data := stream.read(size):
             part = folder / f"{file.name}.{len(parts) + 1:03}"

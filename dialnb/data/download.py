@@ -95,8 +95,8 @@ def _transfer(url: str, part: Path, limit: int) -> bool:
 
 
 def _save(response: requests.Response, part: Path, start: int, limit: int) -> None:
-    length = response.headers.get("Content-Length", "")
-    length = int(length) if length.isdecimal() else 0
+    stated = response.headers.get("Content-Length", "")
+    length = int(stated) if stated.isdecimal() else 0
     bar = tqdm(total=start + length, initial=start, unit="B", unit_scale=True, leave=False, disable=length < BIG)
     bar.set_description(Path(urlsplit(response.url).path).name, refresh=False)
     with bar, part.open("ab" if start else "wb") as file:

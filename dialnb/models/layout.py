@@ -1,5 +1,7 @@
 """MPNet's weights laid out as BERT's, which the packed pass reads and every recipe trains."""
 
+from typing import Any
+
 from torch import nn
 
 from dialnb.models import packed
@@ -29,11 +31,11 @@ LAID_OUT = (
 """What the card of such an encoder says."""
 
 
-def is_mpnet(transformer: nn.Module) -> bool:
+def is_mpnet(transformer: Any) -> bool:
     return transformer.config.model_type == "mpnet"
 
 
-def as_bert(mpnet: nn.Module) -> nn.Module:
+def as_bert(mpnet: Any) -> nn.Module:
     """Lay the weights of an MPNet of any size out as a BERT.
 
     BERT has no table of relative positions, so that of MPNet is left out. This moves the vectors: an epoch of masked
@@ -46,8 +48,8 @@ def as_bert(mpnet: nn.Module) -> nn.Module:
     weights = {}
     for name, tensor in mpnet.state_dict().items():
         if name != LEFT_OUT:
-            for theirs, bert in RENAMED.items():
-                name = name.replace(theirs, bert)
+            for theirs, ours in RENAMED.items():
+                name = name.replace(theirs, ours)
             weights[name] = tensor[first:] if name == POSITIONS else tensor
     words, width = weights["embeddings.word_embeddings.weight"].shape
     config = BertConfig(

@@ -190,7 +190,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         names = sorted(set(read_stored(folder / INDEX, dict).get("weight_map", {}).values()))
     if not names:
         raise DataError(f"cannot load encoder {folder.name!r}: {folder} has no {WEIGHTS}, and nothing else is read")
-    tensors = {}
+    tensors: dict[str, Any] = {}
     for name in names:
         if not name.endswith(".safetensors") or name != Path(name).name:
             raise DataError(

@@ -103,5 +103,5 @@ def _checksum(tokens: Tokens) -> np.ndarray:
     digest = hashlib.sha256()
     for array in (tokens.ids, tokens.offsets):
         digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return np.frombuffer(digest.digest(), np.uint8)

@@ -48,7 +48,7 @@ def sanitised(html: str) -> Markup:
     """
     if len(html) <= PIECE:
         return Markup(cleaned(html))
-    command = [sys.executable, "-P", Path(__file__).with_name("cleaning.py")]  # a process can be ended
+    command = [sys.executable, "-P", str(Path(__file__).with_name("cleaning.py"))]  # a process can be ended
     try:
         done = subprocess.run(command, input=html.encode(), capture_output=True, timeout=FILE_SECONDS, check=True)
     except (subprocess.SubprocessError, UnicodeError) as error:

@@ -253,29 +253,30 @@ class OwnKernel(AsyncKernelManager):
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", rarely]
         return KernelSpec(argv=argv, display_name="Python 3", language="python", env=dict(self.variables))
 
-    async def start_kernel(self, **settings: Any) -> None:
+    async def start_kernel(self, **settings: Any) -> None:  # type: ignore[override]  # its own methods are async, too
         await super().start_kernel(**settings)
         atexit.register(self.end_group)
 
-    async def shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
+    async def shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:  # type: ignore[override]  # as above
         """Ask the kernel to end, and end it where it does not. The interrupt that usually comes before is an error to a
         kernel that has answered its last message but not put its own handler of interrupts back."""
         await self.request_shutdown(restart)
         await self.finish_shutdown(restart=restart)
         await self.cleanup_resources(restart=restart)
 
-    async def cleanup_resources(self, restart: bool = False) -> None:
+    async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]  # as above
         self.end_group()
         await super().cleanup_resources(restart=restart)
 
     def end_group(self) -> None:
         """End what is left of the processes of the kernel."""
         atexit.unregister(self.end_group)
-        group = getattr(self.provisioner, "pgid", None)
+        provisioner: Any = self.provisioner
+        group = getattr(provisioner, "pgid", None)
         if group:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-            self.provisioner.pgid = None  # the number may be given to others
+            provisioner.pgid = None  # the number may be given to others
 
 
 class LineEngine(NBClientEngine):

@@ -57,10 +57,11 @@ def redraw(
             try:
                 about = read_json(path)
                 draw = plots.FIGURES.get(str(about["function"]).partition(":")[2])
-                if draw is None:
+                stored = table_at(path.parent, f"{path.stem}.csv")
+                if draw is None or stored is None:
                     fixed.append(path.stem)
                     continue
-                data = read_table(table_at(path.parent, f"{path.stem}.csv"), dtype=about["dtypes"])
+                data = read_table(stored, dtype=about["dtypes"])
                 drawn = draw(data, **about["arguments"])
             except Exception as error:
                 why = in_words(error)

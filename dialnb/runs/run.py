@@ -298,7 +298,7 @@ class Run:
         other = load_profiles(slug, self.root)
         return other.resolve(self.profile, self.settings["seed"], self.settings["encoder"])
 
-    def wants(self, name: str, **rows: str | Sequence[str]) -> bool:
+    def wants(self, name: str, **rows: Any) -> bool:
         """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it. If
         not, the reason is noted for the ``rows`` (as in `note_absent`), where these are named."""
         takes = self._profiles.takes(name, self.settings)
@@ -320,7 +320,7 @@ class Run:
         rows = product(*map(as_list, labels.values()))
         entries = [{"table": table, **dict(zip(labels, names)), "reason": reason} for names in rows]
         if new := [entry for entry in entries if entry not in self.missing]:
-            names = dict.fromkeys(", ".join(map(entry.get, labels)) for entry in new)
+            names = dict.fromkeys(", ".join(entry[label] for label in labels) for entry in new)
             say(f"not run: {'; '.join(names) or table}{f' in {table}' if labels and table else ''}: {reason}")
         for entry in entries:
             self.missing = [other for other in self.missing if other | {"reason": reason} != entry] + [entry]

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pandas as pd
@@ -23,7 +24,14 @@ def make_run(folder: Path, slug: str = "wmdc", profile: str = "quick", seed: int
     """A run folder with everything that a report reads."""
     (folder / "figures").mkdir(parents=True)
     (folder / "tables").mkdir()
-    record = {"slug": slug, "profile": profile, "status": "done", "reason": "", "set_by_hand": {}, "not_run": []}
+    record: dict[str, Any] = {
+        "slug": slug,
+        "profile": profile,
+        "status": "done",
+        "reason": "",
+        "set_by_hand": {},
+        "not_run": [],
+    }
     record |= {"parameters": {"seed": seed, "encoder": "mini"}, "updated": "2025-11-02T10:00:00+00:00", "seconds": 1.5}
     stage = {"name": "train BERT", "seconds": 1.0, "cached": False, "key": "0" * 32}
     record |= {"stages": [stage], "encoders": [{"name": "mini", "sha256": {}}], "data": [{"name": "CLINC150"}]}
@@ -40,7 +48,14 @@ def make_run(folder: Path, slug: str = "wmdc", profile: str = "quick", seed: int
     figure.add_subplot().plot([1, 2])
     plots.save(figure, folder / "figures" / "F1")
     (folder / "figures" / "F1.csv").write_text("x\n1\n", encoding="utf-8")
-    about = {"name": "F1", "caption": "A line.", "alt": "It rises.", "function": None, "arguments": {}, "dtypes": {}}
+    about: dict[str, Any] = {
+        "name": "F1",
+        "caption": "A line.",
+        "alt": "It rises.",
+        "function": None,
+        "arguments": {},
+        "dtypes": {},
+    }
     (folder / "figures" / "F1.json").write_text(json.dumps(about), encoding="utf-8")
     return folder
 

@@ -6,9 +6,10 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from dialnb.report import build
@@ -43,7 +44,7 @@ TEXTS = {
     "100,000 quotations": "> " * 100_000,
     "escapes": "\x1b[2J\x1b]0;title\x07",
 }
-TYPES = (None, 1e300, "\x1b[2J" + ACT, [[]], {"a": {}})
+TYPES: tuple[Any, ...] = (None, 1e300, "\x1b[2J" + ACT, [[]], {"a": {}})
 """What may stand where something else is expected."""
 
 
@@ -90,7 +91,7 @@ def _acts(site: Path) -> dict[str, str]:
     return wrong
 
 
-def _reported(folder: Path, faults: dict[str, Callable[[Path], object]]) -> Iterator[Tried]:
+def _reported(folder: Path, faults: Mapping[str, Callable[..., object]]) -> Iterator[Tried]:
     """One report of a run for each fault, and a sound one: which became a card, which has a page."""
     sound = make_run(folder / "sound", profile="sound")
     runs = {f"p{number}": copied(sound, folder / f"p{number}", f"p{number}") for number in range(len(faults))}
@@ -136,7 +137,7 @@ def other_types(folder: Path) -> Iterator[Tried]:
 
         return change
 
-    names = (
+    names: tuple[str, ...] = (
         "slug",
         "status",
         "reason",

@@ -187,7 +187,7 @@ def _acts_by_text(files: Files) -> dict[str, Texts]:
 
 def _user_acts_by_text(sessions: Iterable[list[Utterance]]) -> dict[str, Texts]:
     """Lower-cased user text -> its most frequent acts in sessions whose acts are known."""
-    found = defaultdict(Counter)
+    found: dict[str, Counter[Texts]] = defaultdict(Counter)
     for session in sessions:
         for spoken in session:
             if spoken.speaker == "user" and spoken.acts:
@@ -195,7 +195,7 @@ def _user_acts_by_text(sessions: Iterable[list[Utterance]]) -> dict[str, Texts]:
     return _most_frequent(found)
 
 
-def _most_frequent(found: dict[str, Counter]) -> dict[str, Texts]:
+def _most_frequent(found: dict[str, Counter[Texts]]) -> dict[str, Texts]:
     return {text: counts.most_common(1)[0][0] for text, counts in found.items()}
 
 
