@@ -40,8 +40,7 @@ def open_run(folder: Path) -> Values:
     if record is None:
         raise DataError(f"{folder} is not the folder of a run: it has no run.json; `dialnb list` names the runs")
     for part in ("slug", "profile"):
-        name = record.get(part)
-        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+        if not re.fullmatch(r"\w[\w.-]*", record[part]):
             place = folder / "run.json"
             raise DataError(f"{place} is not the record of a run: its {part} is no plain name; run it again")
     return record
