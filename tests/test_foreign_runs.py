@@ -314,3 +314,14 @@ def test_a_run_into_a_folder_with_a_damaged_record_ends_with_a_sentence_and_a_re
     assert (run.status, run.reason) == ("failed", "its kernel died")
     record = read_run(request.folder)
     assert (record["slug"], record["status"], record["reason"]) == ("toy", "failed", "its kernel died")
+
+
+def test_commands_read_no_20_gb_of_claims_or_of_a_figure(tmp_path, capsys):
+    good, odd = good_run(tmp_path / "good"), good_run(tmp_path / "odd")
+    (odd / "figures").mkdir()
+    sparse(odd / "claims.json")
+    sparse(odd / "figures" / "F1.json")
+    assert main(["compare", str(good), str(odd)]) == 1
+    assert "claims.json has 21,474,836,480 bytes" in capsys.readouterr().err
+    assert main(["figures", str(odd)]) == 1
+    assert "F1.json has 21,474,836,480 bytes" in capsys.readouterr().err

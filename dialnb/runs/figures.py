@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from dialnb import plots
 from dialnb.errors import DataError, check_known, in_words
 from dialnb.files import Values, make_folder, read_json, read_table, table_at, write_json
+from dialnb.limits import regular
 from dialnb.plots.style import sheet
 
 FORMATS = ("png", "svg", "pdf")
@@ -55,7 +56,7 @@ def redraw(
     for path in found:
         with matplotlib.rc_context(plots.STYLE | STYLES[style]):
             try:
-                about = read_json(path)
+                about = read_json(regular(path))
                 draw = plots.FIGURES.get(str(about["function"]).partition(":")[2])
                 stored = table_at(path.parent, f"{path.stem}.csv")
                 if draw is None or stored is None:

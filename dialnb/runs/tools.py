@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dialnb.errors import DataError, DialnbError, check_known, in_words
 from dialnb.files import MEASURED, Values, read_json, read_rows, read_run, table_at
-from dialnb.limits import shortened
+from dialnb.limits import regular, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +79,9 @@ def compare(first: Path, second: Path) -> str:
         if table_at(folder) is None:
             raise DataError(f"{folder} has no results.csv; did the run finish?")
         tables.append(read_rows(folder))
-        verdicts.append({claim["id"]: claim["verdict"] for claim in read_json(folder / "claims.json") or []})
+        judged = folder / "claims.json"
+        claims = (read_json(regular(judged)) if os.path.lexists(judged) else None) or []
+        verdicts.append({claim["id"]: claim["verdict"] for claim in claims})
     keys = [name for name in tables[0] if name in tables[1] and name not in MEASURED]
     one, two = (table.astype(dict.fromkeys(keys, str))[[*keys, "value"]] for table in tables)
     rows = one.merge(two, on=keys, how="outer", suffixes=("_1", "_2"), indicator="where")
