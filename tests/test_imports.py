@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-import processes
-
-import dialnb
-
-MODULES = [
-    module.name for module in pkgutil.walk_packages(dialnb.__path__, "dialnb.") if module.name != "dialnb.__main__"
-]
+PACKAGE = Path(__file__).resolve().parent.parent / "dialnb"
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and "project" not in path.parts)
 
 
 def state() -> dict[str, object]:
@@ -29,49 +25,62 @@ def state() -> dict[str, object]:
         "filters of warnings": [str(entry) for entry in warnings.filters],
         "places of modules": [*sys.path, *map(str, sys.meta_path), *map(str, sys.path_hooks)],
         "streams and hooks": [sys.stdout, sys.stderr, sys.excepthook, sys.displayhook, warnings.showwarning],
-        "handlers of signals": [signal.getsignal(number) for number in signal.valid_signals()],
+        "handlers of signals": [signal.getsignal(number) for number in sorted(signal.valid_signals())],
         "log": [logging.root.level, *logging.root.handlers, logging.root.manager.disable],
         "folder": Path.cwd(),
     }
 
 
+def imported_by(path: Path) -> set[str]:
+    """The modules of others that a module names at its top, which may change what they like."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] != "dialnb"}
+
+
 def import_all() -> None:
-    """Import every module, then all of them again where what they import is there: that changes are theirs."""
-    before = dict(os.environ)
-    for name in MODULES:
-        import_module(name)
-    foreign = sys.modules.keys() - {"__main__"}
-    for name in [name for name in foreign if name.split(".")[0] == "dialnb" or sys.modules[name] is None]:
-        del sys.modules[name]
-    os.environ.clear()
-    os.environ.update(before)
+    """Import what others made, then our modules; say what these changed."""
+    for name in sorted(set().union(*map(imported_by, SOURCES))):
+        with suppress(ImportError):  # a function or a class
+            import_module(name)
     old = state()
-    for name in MODULES:
-        import_module(name)
+    for path in SOURCES:
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        try:
+            import_module(name)
+        except ModuleNotFoundError as missing:  # where there is no GPU
+            assert missing.name == "triton"
     new = state()
     print({what: (old[what], new[what]) for what in old if old[what] != new[what]} or "nothing changed")
 
 
-def test_importing_every_module_changes_nothing_in_the_process(tmp_path):
-    process = processes.Process(tmp_path / "words", import_all)
-    assert process.wait() == 0, process.said()
-    assert process.said().splitlines()[-1] == "nothing changed"
+def said_by(code: str) -> str:
+    """The last line of a process that runs a piece of code, with nothing of ours imported before."""
+    variables = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    variables["PYTHONPATH"] = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=900)
+    return (done.stdout + done.stderr).splitlines()[-1]
 
 
-def test_the_command_sets_its_environment_before_torch_and_leaves_what_is_set(monkeypatch):
-    from dialnb import cli
-
-    for given, found in (("", "1000"), ("7", "7")):
-        monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-        if given:
-            monkeypatch.setenv("GOMP_SPINCOUNT", given)
-        assert cli.main(["--version"]) == 0 and os.environ["GOMP_SPINCOUNT"] == found
-    monkeypatch.undo()
-    code = "import dialnb.cli, sys; print('torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900).stdout
-    assert said.strip() == "False"
+def test_importing_every_module_changes_nothing_in_the_process():
+    assert said_by("import test_imports; test_imports.import_all()") == "nothing changed"
 
 
-def test_no_module_of_the_library_uses_tools_of_tests():
-    for path in Path(dialnb.__file__).parent.rglob("*.py"):
-        assert "mock" not in path.read_text(encoding="utf-8"), path
+def test_the_command_sets_its_environment_before_torch_is_there():
+    code = "import os, sys, dialnb.cli; before = 'torch' in sys.modules; dialnb.cli.main(['--version']); "
+    assert said_by(code + "print(before, os.environ['GOMP_SPINCOUNT'])") == "False 1000"
+    code = "import os, dialnb.cli; os.environ['GOMP_SPINCOUNT'] = '7'; dialnb.cli.main(['--version']); "
+    assert said_by(code + "print(os.environ['GOMP_SPINCOUNT'])") == "7", "what somebody has set stays"
+
+
+def test_no_module_uses_tools_of_tests_or_sets_variables_but_the_command_and_the_workers():
+    setting = ("os.environ[", "os.environ |", "os.environ.set", "os.environ.update", "os.putenv", "sys.modules[")
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        assert "mock" not in text, path
+        lines = [line for line in text.splitlines() if any(part in line for part in setting) and " in os" not in line]
+        assert not lines or path.name in ("cli.py", "stages.py"), (path, lines)

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import nbformat
@@ -18,16 +20,19 @@ import pytest
 import reporting
 
 from dialnb import plots
-from dialnb.claims import Judged, judge_claims, load_claims
+from dialnb.claims import HOLDS, Judged, judge_claims, load_claims
 from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.files import read_yaml, write_json
+from dialnb.files import read_json, read_yaml, write_json
 from dialnb.report import build
-from dialnb.report.gather import Group, find_runs, gather
+from dialnb.report.gather import Group, find_runs, gather, recorded_runs
 from dialnb.report.pages import notebook_body, with_mathml
+from dialnb.report.site import _agreement
+from dialnb.runs.engine import NotebookRun
 
 ROOT = Path(__file__).resolve().parent.parent
+PAPERS = ROOT / "papers"
 
 
 class Page(HTMLParser):
@@ -383,3 +388,70 @@ def test_the_first_page_shows_the_pictures_of_the_gallery_that_the_runs_have(sit
 def test_the_report_loads_no_torch():
     code = "import sys, dialnb.report; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# --- the first page after `dialnb reproduce` --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory) -> dict[str, str]:
+    """The pages of a report of runs that were made on this machine: DSE and UMS ran, TaDSE failed."""
+    folder = tmp_path_factory.mktemp("here")
+    dse, ums, tadse = reporting.write_runs(folder / "runs")
+    here = [NotebookRun("dse", "ran", "", 100.0, dse), NotebookRun("ums", "ran", "", 110.0, ums)]
+    build([dse, ums, tadse], folder / "site", here=[*here, NotebookRun("tadse", "failed", "why", 30.0, tadse)])
+    return {path.name: path.read_text(encoding="utf-8") for path in (folder / "site").glob("*.html")}
+
+
+def test_after_runs_of_this_machine_the_first_page_opens_with_what_the_records_found(opened):
+    first = opened["index.html"]
+    opening = first[: first.index("Your run on this machine")]
+    kept = [read_json(folder / "claims.json") for folder in recorded_runs() if folder.parents[1].name in SLUGS]
+    verdicts = Counter(claim["verdict"] for claims in kept for claim in claims)
+    assert f"<strong>{sum(verdicts.values())}</strong> claims" in opening
+    assert all(f" {count} " in opening for count in verdicts.values())
+    for slug in SLUGS:
+        assert f'href="record-{slug}.html"' in opening
+        assert read_yaml(PAPERS / slug / "finding.yaml")["says"] in opening
+        record = read_json(PAPERS / slug / "results" / "gpu" / "claims.json")
+        assert all(f'id="claim-{claim["id"]}"' in opened[f"record-{slug}.html"] for claim in record)
+
+
+def test_then_it_says_what_ran_here_and_in_how_many_comparisons_the_order_is_that_of_the_record(opened):
+    first = opened["index.html"]
+    said = " ".join(re.sub("<[^>]+>", "", first[first.index("Your run on this machine") :]).split())
+    assert "2 of 3 notebooks ran" in said and "in 4 min." in said
+    record = {claim["id"]: claim for claim in read_json(PAPERS / "dse" / "results" / "gpu" / "claims.json")}
+    assert record["raw-intents"]["estimate"] > 0, "as in the run"
+    same, all_of_them = map(int, re.search(r"In (\d+) of (\d+) comparisons", said).groups())
+    assert 1 <= same <= all_of_them
+
+
+@pytest.mark.parametrize(
+    ("profile", "sentence"),
+    [("quick", "A quick run decides nothing"), ("gpu", "Whether that is more than chance, its own verdicts below say")],
+)
+def test_a_quick_run_is_told_to_decide_nothing(tmp_path, profile, sentence):
+    run = reporting.write_run(
+        tmp_path / "run", "dse", reporting.intent_rows({"BERT": 35.0, "DSE": 50.0}), profile=profile
+    )
+    page = build([run], tmp_path / "site", here=[NotebookRun("dse", "ran", "", 10.0, run)])
+    assert sentence in page.read_text(encoding="utf-8")
+    assert "What was found in five" not in build([run], tmp_path / "site").read_text(encoding="utf-8")
+
+
+def test_the_order_of_a_run_is_compared_where_both_have_an_estimate_of_a_gain():
+    def page(**estimates: float | None) -> dict:
+        claims = [{"id": name, "kind": "gain", "estimate": value} for name, value in estimates.items()]
+        return {"paper": SimpleNamespace(slug="dse"), "claims": claims}
+
+    assert _agreement([page(a=1.0, b=-2.0, c=3.0, d=None)], [page(a=0.1, b=5.0, c=None, d=1.0)]) == {True: 1, False: 1}
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_the_sentence_about_a_paper_agrees_with_its_record(slug):
+    found = read_yaml(PAPERS / slug / "finding.yaml")
+    verdicts = {claim["id"]: claim["verdict"] for claim in read_json(PAPERS / slug / "results" / "gpu" / "claims.json")}
+    assert found["says"].endswith(".") and len(found["says"]) < 160
+    assert found["holds"] and {verdicts[name] for name in found["holds"]} == {HOLDS}
+    assert HOLDS not in {verdicts[name] for name in found["open"]}

@@ -186,7 +186,7 @@ def reproduce(papers: Sequence[str], profile: str, out: Path, notebooks: Path | 
         check(request, root)
     runs = run_all(requests, root, notebooks)
     left_out = {run.slug: run.reason for run in runs if run.status == "left out"}
-    page = build([run.notebook.parent for run in runs if run.notebook], out / "report", left_out)
+    page = build([run.notebook.parent for run in runs if run.notebook], out / "report", left_out, runs)
     print(f"Report: {page.absolute().as_uri()}")
     return int(any(run.status == "failed" for run in runs))
 

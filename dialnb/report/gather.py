@@ -13,7 +13,7 @@ import pandas as pd
 from pandas import DataFrame
 
 from dialnb.claims import Judged, judge_claims, load_claims, training_shares
-from dialnb.claims.papers import STUDIES
+from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.errors import DataError, in_words
 from dialnb.files import (
     ITEMS,
@@ -24,6 +24,7 @@ from dialnb.files import (
     read_record,
     read_rows,
     read_table,
+    read_yaml,
     table_at,
 )
 from dialnb.limits import FIGURES, FILE_SECONDS, regular, shortened, within
@@ -126,6 +127,20 @@ class Group:
 def recorded_runs() -> list[Path]:
     """Folders of the runs that the repository keeps: `papers/<slug>/results/<profile>/`."""
     return sorted(path.parent.resolve() for path in (project_root() / "papers").glob("*/results/*/run.json"))
+
+
+def records() -> list[Values]:
+    """For each paper what was found: the sentence of `papers/<slug>/finding.yaml`, and the kept claims of its largest
+    record."""
+    folders = sorted(recorded_runs(), key=lambda folder: (*PROFILES, folder.name).index(folder.name))
+    largest = {folder.parent.parent.name: folder for folder in folders if (folder / "claims.json").is_file()}
+    found = []
+    for slug in SLUGS:
+        sentence = project_root() / "papers" / slug / "finding.yaml"
+        if slug in largest and sentence.is_file():
+            kept = {"profile": largest[slug].name, "claims": read_json(largest[slug] / "claims.json")}
+            found.append({"paper": load_paper(slug), "says": read_yaml(sentence)["says"], **kept})
+    return found
 
 
 def find_runs(places: Iterable[Path]) -> list[Path]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -24,9 +24,12 @@ from dialnb.errors import DataError, in_words, shown
 from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, make_folder, project_root, read_record, read_yaml, write_table
 from dialnb.limits import FILE_SECONDS, PAGE_SECONDS, POOLS, regular, shortened, within
-from dialnb.report.gather import Damaged, Group, gather, seeds_of
+from dialnb.report.gather import Damaged, Group, gather, records, seeds_of
 from dialnb.report.pages import markdown_body, notebook_body, picture
 from dialnb.runs.figures import redraw
+
+if TYPE_CHECKING:
+    from dialnb.runs.engine import NotebookRun
 
 GROUPING = ("setting", "threshold", "dataset", "split", "approach", "backbone")
 """Row labels under which a table's rows are gathered; the others stand small beside the model."""
@@ -45,10 +48,13 @@ KINDS = ("svg", "png", "csv", "csv.xz")
 """Of a figure; a PDF by somebody else can act when it is opened, and stays where it is."""
 
 
-def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) -> Path:
+def build(
+    runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}, here: Sequence["NotebookRun"] = ()
+) -> Path:
     """Write the report of these run folders into `folder` (emptied first) and return its first page.
 
-    `left_out` says, for papers without a run, why there is none.
+    `left_out` says, for papers without a run, why there is none. Of runs that were made `here`, on this machine, the
+    first page says first what the records found, and then how these runs compare.
     """
     if inside := [run for run in runs if run.resolve().is_relative_to(folder.resolve())]:
         raise DataError(f"the run {inside[0]} lies in {folder}, which a report empties first; name another folder")
@@ -71,6 +77,7 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
     limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
     shares = [f"{100 * claim['share']:.2g} %" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
+    found = [_record(record, folder) for record in records()] if here else []
     return _write(
         folder / "index.html",
         "index",
@@ -84,8 +91,31 @@ def build(runs: Sequence[Path], folder: Path, left_out: Mapping[str, str] = {}) 
         gallery=read_yaml(__file__, "gallery.yaml"),
         damaged=damaged,
         left_out=left_out,
+        records=found,
+        found=Counter(claim["verdict"] for record in found for claim in record["claims"]),
+        here=here,
+        agreement=_agreement(found, main),
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
+
+
+def _record(record: Values, folder: Path) -> Values:
+    """What a record found, with its page of claims."""
+    claims = [_claim(claim) for claim in record["claims"]]
+    record = record | {"claims": claims, "counts": Counter(claim["verdict"] for claim in claims)}
+    page = _write(folder / f"record-{record['paper'].slug}.html", "record", record=record, root="")
+    return record | {"page": page.name}
+
+
+def _agreement(found: Sequence[Values], pages: Sequence[Values]) -> Counter[bool]:
+    """In how many comparisons of two models the same one is ahead in a run as in the record, and in how many not."""
+    ahead = {}
+    for record in found:
+        for claim in record["claims"]:
+            if claim["kind"] == "gain" and claim["estimate"]:
+                ahead[record["paper"].slug, claim["id"]] = claim["estimate"] > 0
+    run = {(page["paper"].slug, claim["id"]): claim["estimate"] for page in pages for claim in page["claims"]}
+    return Counter((run[key] > 0) == first for key, first in ahead.items() if run.get(key))
 
 
 def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
