@@ -31,22 +31,20 @@ def state() -> dict[str, object]:
     }
 
 
-def imported_by(path: Path) -> set[str]:
-    """The modules of others that a module names at its top, which may change what they like."""
-    names = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in names if name.split(".")[0] != "dialnb"}
+def imports_of_others(path: Path) -> list[ast.stmt]:
+    """What a module imports at its top from other packages, which may change what they like."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    body += [part for node in body if isinstance(node, ast.Try | ast.If) for part in node.body]
+    named = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in named if not ast.unparse(node).split()[1].startswith("dialnb")]
 
 
 def import_all() -> None:
     """Import what others made, then our modules; say what these changed."""
-    for name in sorted(set().union(*map(imported_by, SOURCES))):
-        with suppress(ImportError):  # a function or a class
-            import_module(name)
+    for node in [node for path in SOURCES for node in imports_of_others(path)]:
+        if not ast.unparse(node).startswith("from __future__"):
+            with suppress(ModuleNotFoundError):
+                exec(ast.unparse(node), {})  # noqa: S102 (imports of our own modules)
     old = state()
     for path in SOURCES:
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -55,7 +53,15 @@ def import_all() -> None:
         except ModuleNotFoundError as missing:  # where there is no GPU
             assert missing.name == "triton"
     new = state()
-    print({what: (old[what], new[what]) for what in old if old[what] != new[what]} or "nothing changed")
+    changed = {what: (_without(old[what], new[what]), _without(new[what], old[what])) for what in old}
+    print({what: each for what, each in changed.items() if old[what] != new[what]} or "nothing changed")
+
+
+def _without(one: object, other: object) -> object:
+    """What one has besides the other, if they are collections."""
+    if isinstance(one, dict):
+        return dict(one.items() - other.items())
+    return [each for each in one if each not in other] if isinstance(one, list) else one
 
 
 def said_by(code: str) -> str:
