@@ -20,6 +20,7 @@ from dialnb.explore.panel import table
 from dialnb.files import project_root
 from dialnb.report import build
 from dialnb.report.drawings import drawn_again
+from dialnb.runs.engine import NotebookRun
 from dialnb.runs.figures import redraw
 from tools.audit.drawings import drawings
 
@@ -330,3 +331,18 @@ def test_tables_panels_and_maps_of_a_notebook_show_hostile_names_as_text(browser
     assert all(name in text for text in texts)
     for part in (".legendtext", ".gtitle", ".updatemenu-item-text"):
         assert name in browser.run(f"document.querySelector('{part}').textContent"), part
+
+
+@pytest.mark.parametrize(("width", "height", "papers"), [(1280, 900, 5), (390, 844, 2)])
+def test_the_first_screen_after_runs_of_this_machine_says_what_was_found(browser, tmp_path, width, height, papers):
+    runs = reporting.write_runs(tmp_path / "runs")
+    page = build(runs, tmp_path / "site", here=[NotebookRun("dse", "ran", "", 100.0, runs[0])])
+    browser.problems.clear()
+    for path in (page, page.with_name("record-dse.html")):
+        browser.open(path.as_uri(), width, height=height)
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth") and browser.problems == []
+        assert browser.run(CONTRAST) == []
+    browser.open(page.as_uri(), width, height=height)
+    ends = "[...document.querySelectorAll('.findings li p')].map((found) => found.getBoundingClientRect().bottom)"
+    assert sum(end <= height for end in browser.run(ends)) >= papers
+    assert browser.run("document.querySelector('.total').getBoundingClientRect().bottom") < height
