@@ -161,6 +161,7 @@ def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):
     trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks)})
     run.evaluate(trained, [asked])
     assert set(run.results["encoder"]) == {"tiny, masked words"}
+    assert set(run.results["start_seed"]) == {1}, "the seed of the start that every training has"
     (made,) = [stage for stage in run.stages if stage.name == "raw start: masked words"]
     assert made.facts["training"][0]["steps"] > run.settings["max_steps"], "it reads the dialogues once, whole"
     plain = tiny.encoder().encode(["book a table"])

@@ -45,7 +45,7 @@ from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.places import encoder_name
 from dialnb.runs.figures import save_figure
 from dialnb.runs.fingerprints import hashed_once
-from dialnb.runs.grid import Answer, Grid, Model, Models, RawStart, Task, Trained, job_of, joined, questions
+from dialnb.runs.grid import Answer, Grid, Model, Models, Question, RawStart, Task, Trained, job_of, joined, questions
 from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance, watch_gpus
@@ -197,7 +197,7 @@ class Run:
             labels = question.task.labels_of(question.model, trained.models.get(question.model))
             more = answer if isinstance(answer, dict) else {"rows": answer}
             if "items" in more and question.task.table and question.task.items:
-                own = {"train_seed": question.seed, "encoder": self._start_of(question.model, trained.models)}
+                own = self._origin(question, trained.models)
                 items.append(_with_labels(more["items"], own | labels))
             answers.append(Answer(question, _with_labels(more["rows"], labels), more))
         if items:
@@ -225,12 +225,19 @@ class Run:
                 wanted.append(task)
         parts = []
         for question, rows, _ in self.answers(trained, wanted, floors):
-            labels = {"train_seed": question.seed, "encoder": self._start_of(question.model, trained.models)}
-            parts.append(_with_labels(rows, labels))
+            parts.append(_with_labels(rows, self._origin(question, trained.models)))
         rows = joined(parts, "value", "table", "model", "protocol")
         if parts:
             self.add(keep(rows))
         return rows
+
+    def _origin(self, question: Question, models: Models) -> Values:
+        """What tells trainings of a row apart: their seed, the encoder that they go back to and, where that is the raw
+        start of the run, the seed which that was made with."""
+        origin: Values = {"train_seed": question.seed, "encoder": self._start_of(question.model, models)}
+        if self.settings.get("raw_start", AS_IT_COMES) != AS_IT_COMES and origin["encoder"] == self.start:
+            origin["start_seed"] = question.seed if self.settings.get("raw_start_per_seed") else 1
+        return origin
 
     def _start_of(self, name: str, models: Models) -> str:
         """The encoder that a model goes back to, as rows name it; that of a floor is "none"."""
