@@ -7,7 +7,6 @@ when it no longer gains on validation data.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -65,8 +64,8 @@ def fit_hidden(
     inputs = torch.from_numpy((vectors - mean) / scale).float().to(device)
     wanted = torch.from_numpy(targets.astype(np.float32 if several else np.int64)).to(device)
     loss = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
+    best: tuple[HiddenProbe, dict[str, torch.Tensor]]
     best_value = -np.inf
-    best: Any = None
     for rate, penalty in product(rates, penalties):
         with seeded(1):
             layers = nn.Sequential(nn.Linear(inputs.shape[1], WIDTH), nn.ReLU(), nn.Linear(WIDTH, classes)).to(device)
