@@ -21,6 +21,7 @@ SHARED = ("mirror", "encoders", "more")
 LONGEST = (
     *("test_papers_notebooks", "test_matrix", "test_records", "test_jupyterlab", "test_runs_notebooks"),
     *("test_workflow", "test_report", "test_tour", "test_report_browser", "test_runs_tools", "test_stats"),
+    "test_documents",
     *("test_seeds", "test_leaks", "test_wheel", "test_bundle", "test_claims", "test_graphs", "test_grid", "test_scale"),
     *("test_projection", "test_cli_engine", "test_study_dialoguecse", "test_training", "test_runs_workers"),
 )
