@@ -10,6 +10,8 @@ ROOMS = {
     "case": "Case training_shares",
     "judging": "judge judge_claims",
     "papers": "compare_table load_paper published",
-    "verdicts": "FAILS HOLDS MARKS NOT_RUN VERDICTS Judged Verdict interval_text strength verdict_text",
+    "verdicts": "DECIDED FAILS HOLDS MARKS MEANINGS NEGATIVE NOT_RUN SCHEMA SIZES VERDICTS Judged Verdict "
+    "interval_text strength verdict_text",
+    "records": "effects verdicts",
 }
 __all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

@@ -1,22 +1,21 @@
 """What claims are judged on: results, scores of single items, and the floors that a trained model must be above."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.claims.definitions import Claim
-from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, means_at, numbers_of, strata
-from dialnb.claims.papers import FLOORS, Fields, load_cells, matches, select
+from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
+from dialnb.claims.papers import FLOORS, WORDS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
 from dialnb.evaluation.intervals import crossed_interval
-from dialnb.files import Values, as_list
+from dialnb.files import as_list
 
 
 class Unjudged(Lacking):
@@ -31,20 +30,24 @@ class Unjudged(Lacking):
 @dataclass(frozen=True)
 class Floor:
     """The strongest floor of a side's test sets with its score, whether the side is above every one of them, the two
-    numbers where it is least so, and how far it is above them on average; passed where no floor was scored."""
+    numbers where it is least so, and how far it is above them on average; passed where no floor was scored.
+
+    `words` has the two scores where word overlap is better than the side and is no floor of it.
+    """
 
     strongest: str = ""
     passed: bool = True
     numbers: str = ""
     room: float = inf
+    words: str = ""
 
 
 @dataclass
 class Case:
     """What is known of a run: results, scores of single items, and how they were made.
 
-    `training` holds the share of the printed epochs by model. Results that a paper `printed` are what they are,
-    without intervals and floors.
+    `training` holds the share of the printed training by the name of a training. Results that a paper `printed` are
+    what they are, without intervals and floors.
     """
 
     results: DataFrame
@@ -66,10 +69,16 @@ class Case:
 
     def trained(self, rows: DataFrame) -> bool:
         """Did any of these rows come from a model that was trained here?"""
-        trained = np.full(len(rows), not self.printed)
-        for where in self.cells.get("untrained", ()):
-            trained &= ~matches(rows, where)
-        return bool(trained.any())
+        return not self.printed and not self._fit(rows, "untrained").all()
+
+    def trained_rows(self, rows: DataFrame) -> DataFrame:
+        """Those of models that were trained here."""
+        return rows[~self._fit(rows, "untrained") & ~rows["model"].isin(FLOORS)]
+
+    def _fit(self, rows: DataFrame, name: str) -> np.ndarray:
+        """For every row whether it meets one of these conditions of cells.yaml."""
+        fit = [matches(rows, where) for where in self.cells.get(name, ())]
+        return np.any(fit, axis=0) if fit else np.zeros(len(rows), bool)
 
     def unit(self, rows: DataFrame, claim: Claim) -> str:
         """What the interval of a claim counts within one training."""
@@ -82,19 +91,27 @@ class Case:
         table = rows["table"].iloc[0] if "table" in rows else ""
         return units.get(table, units.get("default", "seeds"))
 
-    def share(self, models: Iterable[str]) -> float | None:
-        """The least share of the printed epochs among models, as far as it is known."""
+    def share(self, rows: DataFrame) -> float | None:
+        """The least share of the printed training among the trained models of these rows: of those that are known, if
+        one of these is small, else only if all are known."""
+        rows = rows[~self._fit(rows, "untrained")]
+        rules = self.cells.get("trained", [{"name": "{model}"}])
+        used = {name for rule in rules for name in rule.get("rows", {})} | {"model", "table", "dataset", "augmentation"}
+        known = rows[[name for name in rows if name in used]].drop_duplicates()
         shares = []
-        for model in models:
-            shares += [
-                share
-                for name, share in self.training.items()
-                if name == model or name.startswith((f"{model} on ", f"{model}, "))
-            ]
-        return min(shares, default=None)
+        for number in range(len(known)):
+            row = known.iloc[number : number + 1]
+            rule = next((rule for rule in rules if matches(row, rule.get("rows", {})).all()), {})
+            shares.append(self.training.get(rule.get("name", "").format(**row.iloc[0])))
+        least = min((share for share in shares if share is not None), default=None)
+        return None if least is None or (None in shares and least >= 0.5) else least
 
     def floor(self, where: Fields, side: Fields, by: Sequence[str]) -> Floor:
-        """Hold the rows that show whether a side learned against their floors: by single items where both were kept."""
+        """Hold the rows that show whether a side learned against their floors: by single items where both were kept.
+
+        Chance and the most frequent label are floors of every model, word overlap of those that were trained for the
+        task (`trained_for_task` in cells.yaml says which).
+        """
         key = json.dumps([where, by], sort_keys=True)
         if key in self.floors:
             return self.floors[key]
@@ -107,23 +124,36 @@ class Case:
             rows = select(source, known)
             floors = floor_rows(source, known)
             if len(rows) and len(floors):
-                self.floors[key] = above_floor(select(rows, side), floors, side, by)
+                rows = select(rows, side)
+                self.floors[key] = above_floor(rows, floors, side, by, self._fit(rows, "trained_for_task").any())
                 break
         return self.floors.setdefault(key, Floor())
 
 
-def training_shares(times: DataFrame | None) -> dict[str, float]:
-    """The share of the printed epochs that each model had, from a run's table of training times."""
+def training_shares(times: DataFrame | None, slug: str, settings: Mapping = {}) -> dict[str, float]:
+    """The share of the printed training that each training had, by its name in a run's table of training times.
+
+    It is examples seen by examples printed where cells.yaml has the latter (`printed_examples`), else steps by those
+    that all printed epochs would take; `sweeps` are other trainings of the same models, as long as a setting says.
+    """
     if times is None or "printed steps" not in times:
         return {}
-    known = times.dropna(subset=["steps", "printed steps"])
-    return dict(zip(known["model"], known["steps"] / known["printed steps"]))
+    cells = load_cells(slug)
+    known = times.dropna(subset=["steps", "printed steps"]).set_index("model")
+    shares = dict(known["steps"] / known["printed steps"])
+    for name, setting in cells.get("sweeps", {}).items():
+        if name in known.index and settings.get(setting):
+            shares[f"{name}, {setting}"] = settings[setting] / known.loc[name, "printed steps"]
+    for name, (examples, batch) in cells.get("printed_examples", {}).items():
+        if name in known.index and (size := settings.get(batch, batch) or 0) and not isinstance(size, str):
+            shares[name] = known.loc[name, "steps"] * size / examples
+    return shares
 
 
 def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on, and it has
     neither the encoder nor the method of a model."""
-    asked: Values = {"model": FLOORS}
+    asked = {"model": FLOORS}
     for name, wanted in where.items():
         if name not in ("model", "table", "encoder", "method"):
             asked[name] = [*as_list(wanted), None]
@@ -132,41 +162,48 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
 
 
-def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str]) -> Floor:
-    """Hold the rows of a side against every floor, test set by test set."""
+def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str], words_count: bool) -> Floor:
+    """Hold the rows of a side against every floor, test set by test set; against word overlap only if it counts."""
     named = [key for key in by if key in rows]
-    rows, floors = (part[["model", *named, *REPEATED, *MEASURED]].assign(everything=0) for part in (rows, floors))
+    rows, floors = (part[["model", *named, *REPEATED, *MEASURED]] for part in (rows, floors))
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
+    overlap = ""
     for name in floors["model"].unique():
         floor = floors[floors["model"] == name]
-        keys = ["everything", *(key for key in named if (floor[key] != "").any())]
+        keys = [key for key in named if (floor[key] != "").any()]
         places = [*keys, *REPEATED]
-        known = rows[[*places, *MEASURED]]
-        known = mean_within(known, places) if known.duplicated(places).any() else known.sort_values(places)
-        both = pd.concat([known, floor[[*known]]])
-        known = known.assign(
-            floor=_beside(both, len(known), keys), paired=_beside(both, len(known), [*keys, "unit"])
-        ).dropna(subset=["floor"])
-        known["gap"] = known["value"] - known["paired" if known["paired"].notna().all() else "floor"]
-        test_sets: list[str] = [key for key in ("dataset", "metric") if key in keys] or ["everything"]
-        for _, part in known.groupby(test_sets):
+        known = mean_within(rows[[*places, *MEASURED]], places)
+        known["floor"] = beside(known, floor, keys)
+        known = known.dropna(subset=["floor"])
+        if known.empty:
+            continue
+        if name in WORDS and not words_count:
+            score, line = known[["value", "floor"]].mean()
+            if line > score:
+                overlap = max(overlap, f"{name} {_number(line)}, {describe(side)} {_number(score)}")
+            continue
+        paired = beside(known, floor, [*keys, "unit"])
+        known["gap"] = known["value"] - (paired if paired.notna().all() else known["floor"])
+        test_sets = [key for key in ("dataset", "metric") if key in keys]
+        for _, part in known.groupby(test_sets) if test_sets else [((), known)]:
             score, line = part[["value", "floor"]].mean()
-            gaps = part[[*places, *MEASURED]].assign(value=part["gap"])
-            found = crossed_interval(strata(gaps))
+            found = crossed_interval(strata(part[[*places, *MEASURED]].assign(value=part["gap"])))
             low = found.low if found.low > -inf else found.estimate  # one training, one unit: nothing to weigh it by
             strongest = max(strongest, (line, f"{name} {_number(line)}"))
-            beside = f"{'not surely above ' * (score > line)}{name} {_number(line)}"
-            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {beside}"))
+            against = f"{'not surely above ' * (score > line)}{name} {_number(line)}"
+            worst = min(worst, (low, f"{describe(side)} {_number(score)}, {against}"))
             rooms.append(score - line)
-    return Floor(strongest[1], worst[0] > 0, worst[1], np.array(rooms or inf).mean())
+    return Floor(strongest[1], worst[0] > 0, worst[1], np.mean(rooms or inf), overlap)
 
 
-def _beside(both: DataFrame, count: int, keys: list[str]) -> ndarray:
-    """For each of the first rows what a floor, the others, has on average where it was measured, else NaN."""
-    place = numbers_of(both, keys)
-    return means_at(place[count:], both["value"].iloc[count:], len(place))[place[:count]]
+def beside(rows: DataFrame, floor: DataFrame, keys: list[str]) -> pd.Series:
+    """For each row what a floor has on average in the same place, NaN where it was not measured there."""
+    if not keys:
+        return pd.Series(floor["value"].mean(), rows.index)
+    means = floor.groupby(keys)["value"].mean().rename("floor")
+    return rows[keys].merge(means.reset_index(), how="left", on=keys)["floor"].set_axis(rows.index)
 
 
 def _number(value: float) -> str:

@@ -256,7 +256,7 @@ def _of_replicates(known: Estimate) -> Estimate:
         crossed = np.full((len(trainings), len(units)), nan)
         crossed[rows, columns] = values
         items = np.nan_to_num(known.over_items / 1.96) ** 2
-        found = crossed_interval([Stratum(crossed, np.ones(crossed.shape[1]), variance=items)])
+        found = crossed_interval([Stratum([crossed], np.ones(crossed.shape[1]), variance=items)])
         if isfinite(found.high):  # not where some are missing, or nothing varies
             half = found.high - found.estimate
     return replace(known, value=values.mean(), half=half, seeds=len(values))

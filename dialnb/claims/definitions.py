@@ -17,7 +17,9 @@ better); `learned` (the rows that show whether a model learned, where those of t
 sides are readings of one and the same trained model, so that test items are its replicates); `readings` {name: fields}
 (the paper leaves a choice open that decides the claim: it is judged with these fields under each); `printed` (fields of
 the paper check, where the paper prints its numbers elsewhere); `split` {column: {value: words}} (one claim per value,
-with the words after its statement). A side that names several models stands for their mean.
+with the words after its statement, or with `words` and fields of its own); `lacking` (why rows are missing); `ours` (a
+claim that the paper does not make); `headline` (the paper's abstract or conclusion rests on it). A
+side that names several models stands for their mean.
 """
 
 from collections import Counter
@@ -65,6 +67,9 @@ class Claim:
     one_model: bool = False
     readings: Mapping[str, Fields] = field(default_factory=dict)
     printed: Fields = field(default_factory=dict)
+    lacking: str = ""
+    ours: bool = False
+    headline: bool = False
 
     @property
     def tables(self) -> list[str]:
@@ -111,12 +116,17 @@ def _split(entry: Fields) -> list[Fields]:
     parts: list[Fields] = []
     for value, words in values.items():
         first, *others = str(value).split("/")
+        fields = dict(words) if isinstance(words, dict) else {"words": words}
         part = {
-            "id": f"{entry['id']}-{first.lower()}",
-            "statement": f"{entry['statement'].rstrip('.')}, {words}.",
-            "rows": {**entry.get("rows", {}), column: [first, *others] if others else value},
+            "id": f"{entry['id']}-{first.lower().replace(' ', '-')}",
+            "statement": f"{entry['statement'].rstrip('.')}, {fields.pop('words')}.",
+            "rows": {
+                **entry.get("rows", {}),
+                column: [first, *others] if others else value,
+                **fields.pop("rows", {}),
+            },
         }
-        parts.append(rest | part)
+        parts.append(rest | part | fields)
     return parts
 
 

@@ -2,25 +2,28 @@
 
 A verdict is *holds* or *fails* where the whole 95 % interval lies on one side of the line and the evidence carries it:
 
-- both sides of a comparison learned: a trained model that is not above its floor (chance, TF-IDF, BM25, majority) on a
-  test set is under-trained, and the comparison is not judged, whichever way it points;
+- both sides of a comparison learned: a trained model that is not above its floor (chance or the most frequent label;
+  word overlap too, if it was trained for the task) on a test set is under-trained, and the comparison is not judged,
+  whichever way it points;
 - a difference between trained models rests on three trainings or more, else it is *undecided: one training*;
 - the paper's own printed cells do not contradict the claim;
 - where the paper leaves a choice open that decides the claim, all readings agree.
 
-*Undecided* says what would decide it, if more of that is available. *Not run* says what is missing; a claim is also not
-run where fewer than half of its comparisons could be judged.
+A gain that does not exclude zero and excludes half of the printed one is *not at the printed size*; one that is surely
+within a quarter of it is *no effect*. *Undecided* says what would decide it, if more of that can be made. *Not run*
+says what is missing; a claim is also not run where fewer than half of its comparisons could be judged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import chain
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy import ndarray
 from pandas import DataFrame
 
 from dialnb.claims import evidence
@@ -28,33 +31,48 @@ from dialnb.claims.case import Case, Floor, Unjudged
 from dialnb.claims.comparison import printed_rows
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
-from dialnb.claims.papers import FLOORS, compare_table, load_paper, matches, select
+from dialnb.claims.papers import FLOORS, OWN, compare_table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.verdicts import (
     CONTRADICTED,
     ENOUGH,
     FAILS,
     HALF,
     HOLDS,
+    NEGATIVE,
+    NO_EFFECT,
+    NOT_AT_SIZE,
     NOT_RUN,
+    QUARTER,
+    SCHEMA,
     UNDECIDED,
+    UNKNOWN,
     Judged,
     Verdict,
     encoder_kind,
+    size_of,
     strength,
 )
 from dialnb.errors import DataError
-from dialnb.evaluation.intervals import Interval, choice_interval, crossed_interval, mean_interval, to_decide
+from dialnb.evaluation.intervals import (
+    Interval,
+    Prior,
+    choice_interval,
+    crossed_interval,
+    mean_interval,
+    slope_interval,
+    to_decide,
+)
 from dialnb.files import as_list, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25
 """A curve is flat after a point if it gains less than this share of what it gained up to there."""
 TOP = 100.0
 """The most that a score in percent can be; scores up to one are fractions."""
-TO_BE_HAD = ("trainings", "draws", "seeds", "fine-tuned models")
+MORE_OF = ("draws", "seeds", "fine-tuned models")
 """Units of which more can be made; test items, groups of them and datasets are what they are."""
 UNPRINTED = ("protocol", "ties")
 """Columns on which no printed table differs from itself."""
-ORDER = (FAILS, UNDECIDED, HOLDS)
+ORDER = (FAILS, NO_EFFECT, NOT_AT_SIZE, UNDECIDED, HOLDS)
 """Verdicts from the weakest to the strongest: all parts of a claim must hold."""
 AGREES, CONTRADICTS, SILENT = "agree", "contradict it", "no numbers"
 """What the cells that a paper prints say of its claim."""
@@ -77,21 +95,22 @@ def judge_claims(
         except Unjudged as unjudged:
             verdict = Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
         except Lacking as lacking:
-            verdict = Verdict(NOT_RUN, reason=_why_not(claim, reasons) or str(lacking))
+            verdict = Verdict(NOT_RUN, reason=claim.lacking or _why_not(claim, reasons) or str(lacking))
         except DataError as error:
             verdict = Verdict(NOT_RUN, reason=str(error))
         paper = paper_checks(slug)["checks"][claim.id]
         if paper == CONTRADICTS:
-            ours = f"here it {verdict.verdict}" if verdict.verdict in (HOLDS, FAILS) else f"here {verdict.verdict}"
+            ours = f"here it {verdict.verdict}" if verdict.verdict in (HOLDS, FAILS) else f"here: {verdict.verdict}"
             reason = f"{ours}; {verdict.reason}".strip("; ")
             verdict = replace(verdict, verdict=CONTRADICTED, qualifier="", reason=reason)
-        record = {name: getattr(claim, name) for name in ("id", "statement", "where", "kind", "margin")}
+        record = {name: getattr(claim, name) for name in ("id", "statement", "where", "kind", "headline", "margin")}
         record |= asdict(verdict) | {"encoders": ", ".join(verdict.encoders), "paper": paper}
+        record["ours"] = claim.ours or slug in OWN
         for name in ("estimate", "low", "high"):
             record[name] = record[name] if isfinite(record[name]) else None
         record["encoder_kind"] = encoder_kind(slug, verdict.encoders)
         record["strength"], record["strength_words"] = ("", "") if verdict.verdict == NOT_RUN else strength(record)
-        records.append(record)
+        records.append({name: record[name] for name in SCHEMA})
     return Judged(DataFrame(records, dtype=object))
 
 
@@ -106,17 +125,27 @@ def paper_checks(slug: str) -> dict[str, dict[str, str]]:
 
 def check_printed(slug: str) -> dict[str, str]:
     """Judge the claims of a paper on its own cells: they agree with a claim, contradict it, or there are none."""
-    case = Case(printed_rows(slug), printed=True)
     checks = {}
     for claim in load_claims(slug):
-        asked = replace(claim, **claim.printed, paired_over="seeds")
-        rows = {name: one for name, one in asked.rows.items() if name in case.results and name not in UNPRINTED}
         try:
-            agrees = claim.kind == "value" or judge(replace(asked, rows=rows), case).verdict == HOLDS
+            agrees = claim.kind == "value" or _as_printed(claim, slug).verdict == HOLDS
             checks[claim.id] = AGREES if agrees else CONTRADICTS
         except DataError:
             checks[claim.id] = SILENT
     return checks
+
+
+@cache
+def _printed_case(slug: str) -> Case:
+    return Case(printed_rows(slug), slug, printed=True)
+
+
+def _as_printed(claim: Claim, slug: str, **changes: Any) -> Verdict:
+    """The verdict on what the paper's cells say of a claim."""
+    case = _printed_case(slug)
+    asked = replace(claim, **claim.printed | changes, paired_over="seeds", readings={})
+    rows = {name: one for name, one in asked.rows.items() if name in case.results and name not in UNPRINTED}
+    return judge(replace(asked, rows=rows), case)
 
 
 def _under_all_readings(claim: Claim, case: Case) -> Verdict:
@@ -133,10 +162,14 @@ def _under_all_readings(claim: Claim, case: Case) -> Verdict:
     weakest = min(verdicts.values(), key=_weakness)
     words = [f"{name}: {verdict.verdict}" for name, verdict in verdicts.items()]
     words += [f"{name}: not run" for name in absent]
-    if len({verdict.verdict for verdict in verdicts.values()}) == 1 and not absent:
+    said = {verdict.verdict for verdict in verdicts.values()}
+    if len(said) == 1 and not absent:
         return weakest
+    if said <= {*NEGATIVE} and not absent:  # none of them has the printed size, whichever way it points
+        mildest = max(verdicts.values(), key=_weakness)
+        return replace(mildest, reason="; ".join([*words, mildest.reason]).rstrip("; "))
     reason = "; ".join([*words, weakest.reason]).rstrip("; ")
-    return replace(weakest, verdict=UNDECIDED, qualifier="depends on the reading", needed=None, reason=reason)
+    return replace(weakest, verdict=UNDECIDED, qualifier="depends on the reading", limit="", needed=None, reason=reason)
 
 
 def _weakness(verdict: Verdict) -> tuple[int, float]:
@@ -218,6 +251,7 @@ def _most_common(lacking: Mapping[str, Lacking], every: int) -> Lacking:
     return found
 
 
+NO_FLOOR = Floor()
 Parts = Iterator[tuple[str, Verdict]]
 """What a part of a claim is called beyond its sides, and its verdict."""
 
@@ -249,13 +283,27 @@ class _Judging:
                 raise Unjudged("no room", f"{claim.margin:g} do not fit {between}")
         strata = evidence.strata(gaps, claim.paired_over == "datasets")
         sign = -1 if claim.lower else 1
-        found = self._known(crossed_interval(strata).scaled(sign))
-        of_all = self._known(crossed_interval(strata, 1 - 0.05 / pairs).scaled(sign))
+        prior, trainings = (None, 0) if self.case.printed else self._prior(rows, gaps, better, worse)
+        found, of_all = (
+            replace(self._known(crossed_interval(strata, level, prior).scaled(sign)), trainings=trainings)
+            for level in (0.95, 1 - 0.05 / pairs)
+        )
+        printed = None if self.case.printed else self._printed_gain(rows, better, worse)
         verdict = HOLDS if found.low > claim.margin else FAILS if of_all.high < claim.margin else UNDECIDED
+        if verdict == UNDECIDED and printed and not claim.margin:
+            within = max(abs(of_all.low), abs(of_all.high)) < QUARTER * printed
+            verdict = NO_EFFECT if within else NOT_AT_SIZE if of_all.high < HALF * printed else UNDECIDED
         joint = ""
         if verdict == UNDECIDED and found.high < claim.margin:  # alone it would fail: show what leaves it open
             found, joint = of_all, f" that covers all {pairs} comparisons at 95 %"
-        yield "", self._worded(verdict, found, used, joint=joint, floor=floor)
+        yield (
+            "",
+            replace(
+                self._worded(verdict, found, used, joint=joint, floor=floor),
+                printed=printed,
+                size=size_of(found, printed),
+            ),
+        )
 
     ordering = gain
 
@@ -263,16 +311,58 @@ class _Judging:
         """The interval of what was measured; a printed value is what it is."""
         return replace(found, low=found.estimate, high=found.estimate) if self.case.printed else found
 
-    def _floor(self, rows: DataFrame, sides: list[Mapping]) -> str:
+    def _terms(self, better: Mapping, worse: Mapping) -> dict[str, list[tuple[float, Mapping]]]:
+        """What each side of a comparison adds up, as factors and selectors, by the name of the side."""
+        claim = self.claim
+        terms = [(claim.times, better), (-1.0, worse)]
+        terms += [(-1.0, claim.than["better"]), (1.0, claim.than["worse"])] if claim.than else []
+        sides = {}
+        for factor, where in terms:
+            name = "one model" if claim.one_model else evidence.side_name(where)
+            sides.setdefault(name, []).append((factor, where))
+        return dict(sorted(sides.items()))
+
+    def _prior(self, rows: DataFrame, gaps: DataFrame, better: Mapping, worse: Mapping) -> tuple[Prior | None, int]:
+        """What all trained models of the table say of the variance between trainings, and how often the model of the
+        comparison was trained that was trained least; 0 if none was."""
+        each = [self.claim.each] if self.claim.each and self.claim.each not in gaps else []
+        every = self.case.trained_rows(evidence.lean(self._source(rows, *each)))
+        variances, freedoms, counts = [], {}, []
+        for name, terms in self._terms(better, worse).items():
+            here = select(every, self._each(rows)) if each else every
+            if not any(matches(here, where).any() for _, where in terms):
+                variances.append(nan)
+                continue
+            side = gaps[gaps["side"] == name]
+            counts.append(side["training"].nunique())
+            cells = side[evidence.cell_names(side)].drop_duplicates().astype(str)
+            models = [as_list(where.get("model", "")) for _, where in terms]
+            if len({str(each_of) for each_of in models}) == 1:  # any model may stand in their place
+                terms = [
+                    (factor, {key: one for key, one in where.items() if key != "model"}) for factor, where in terms
+                ]
+                of = list(dict.fromkeys(["model", *each]))
+            else:
+                of = each
+            found = evidence.spreads(every, terms, cells, of)
+            weights = found["freedom"].sum()
+            variance = (found["variance"] * found["freedom"]).sum() / weights / len(models[0]) if weights else nan
+            variances.append(float(variance))
+            freedoms |= {f"{terms} {key}": freedom for key, freedom in found["freedom"].items()}
+        known = any(variance == variance for variance in variances)
+        return (Prior(variances, sum(freedoms.values())) if known else None), min(counts, default=0)
+
+    def _floor(self, rows: DataFrame, sides: list[Mapping]) -> Floor:
         """The strongest floor that the trained sides are above; a side that is not above its floors is not judged."""
-        strongest = ""
+        strongest, words = "", []
         for side in sides if self.claim.learned or not self.claim.lower else ():
+            floor = self._floor_of(rows, side)
+            words += [floor.words] if floor.words else []
             if self.case.trained(select(rows, side)):
-                floor = self._floor_of(rows, side)
                 if not floor.passed:
                     raise Unjudged("under-trained", floor.numbers)
                 strongest = strongest or floor.strongest
-        return strongest
+        return Floor(strongest, words=f"word overlap is better ({'; '.join(words)})" if words else "")
 
     def _floor_of(self, rows: DataFrame, side: Mapping) -> Floor:
         where = {**self.claim.rows, **self._each(rows), **side, **self.claim.learned}
@@ -282,46 +372,79 @@ class _Judging:
         """The value of the column in whose groups the claim is judged, where it names one."""
         return {self.claim.each: rows[self.claim.each].unique().tolist()} if self.claim.each else {}
 
+    def _source(self, rows: DataFrame, each: str = "") -> DataFrame:
+        """Rows of single items where the claim asks for them and they were kept, else those of results; of every value
+        of the column `each`."""
+        claim, items = self.claim, self.case.items
+        if claim.paired_over == "items" and items is not None:
+            where = claim.rows | ({} if each else self._each(rows))
+            return select(items, {name: one for name, one in where.items() if name in items})
+        return select(self.case.results, claim.rows) if each else rows
+
     def _gaps(self, rows: DataFrame, better: Mapping, worse: Mapping) -> DataFrame:
-        """Paired differences of a comparison: over test items where the claim asks for them and they were kept."""
+        """The signed values of both sides of a comparison, or of the four of two gains."""
         claim = self.claim
-        source = rows
-        if claim.paired_over == "items" and self.case.items is not None:
-            where = {**claim.rows, **self._each(rows)}
-            source = select(self.case.items, {name: one for name, one in where.items() if name in self.case.items})
-        gaps = evidence.differences(source, better, worse, claim.by, claim.times)
+        source = self._source(rows)
+        gaps = evidence.differences(source, better, worse, claim.by, claim.times, claim.one_model)
         if claim.than is None:
             return gaps
         other = evidence.differences(source, claim.than["better"], claim.than["worse"], claim.by)
-        places = [name for name in ("dataset", *evidence.REPEATED) if name in gaps]
-        return evidence.minus(evidence.mean_within(gaps, places), evidence.mean_within(other, places))
+        parts = []
+        for found, sign in ((gaps, 1), (other, -1)):
+            places = [name for name in ("side", "dataset", *evidence.REPEATED) if name in found]
+            means = evidence.mean_within(found, places)
+            parts += [side.assign(value=sign * side["value"]) for _, side in means.groupby("side")]
+        return evidence.added(parts)
+
+    def _printed_gain(self, rows: DataFrame, better: Mapping, worse: Mapping) -> float | None:
+        """The gain that the paper's cells give for a comparison, on those of its datasets that were measured here."""
+        claim, slug = self.claim, self.case.slug
+        if not slug or paper_checks(slug)["checks"].get(claim.id) == SILENT:
+            return None
+        try:
+            if "pairs" in claim.printed:  # of other models than ours: the weakest of them
+                return _as_printed(claim, slug).estimate
+            changes = {"pairs": ((better, worse),), "each": "", "order": (), "margin": 0.0}
+            asked = replace(claim, **claim.printed).rows | self._each(rows)
+            if "dataset" in rows:
+                here = {dataset_name(name) for name in rows["dataset"].unique()}
+                asked = asked | {"dataset": [name for name, all_of in stands_for(slug).items() if here & all_of]}
+            return _as_printed(replace(claim, printed={}), slug, rows=asked, **changes).estimate
+        except DataError:
+            return None
 
     def trend(self, rows: DataFrame, *_: Any) -> Parts:
         """The shape of a curve, or of the gap between two."""
         claim = self.claim
-        trend = claim.trend or {}
-        over = trend["over"]
-        shape = trend.get("shape", "rising")
-        at: Any = trend.get("at")
+        over = claim.trend["over"]
+        shape = claim.trend.get("shape", "rising")
+        at = claim.trend.get("at")
         sides = [claim.better, claim.worse] if claim.worse else [claim.better]
         used = _of(rows, sides)
         floor = self._floor(rows, sides)
         reason = ""
-        x, y = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
-        y = -y if claim.lower else y
+        x, curves = evidence.curves(rows, sides, over, claim.by, claim.paired_over)
+        curves = [-y if claim.lower else y for y in curves]
+        y = curves[0]
+        single = len(curves) == 1 and y.shape[:2] == (1, 1)
+        others = self._other_curves(rows, x)
         if shape in ("rising", "falling"):
-            slope = evidence.slope(x, y, trend.get("scale") == "log")
+            logarithmic = claim.trend.get("scale") == "log"
+            if single:
+                slope = slope_interval(np.log(x) if logarithmic else x, y[0, 0])
+            else:
+                slope = evidence.contrast(curves, evidence.slope_weights(x, logarithmic), others)
             found = self._known(slope.scaled(1 if shape == "rising" else -1))
             verdict = _side(found, claim.margin)
         elif shape == "flat-after":
             turn = int(np.abs(x - at).argmin())
             steps = np.arange(len(x))
-            if y.shape[:2] == (1, 1) or turn in (0, len(x) - 1):
+            if single or turn in (0, len(x) - 1):
                 raise Lacking(f"two curves of {over} with points on both sides of {at} are needed")
             before = (steps == turn).astype(float) - (steps == 0)
             after = np.where(steps > turn, 1 / (len(x) - turn - 1), 0.0) - (steps == turn)
-            rise = evidence.contrast(y, before)
-            flat = evidence.contrast(y, FLAT_SHARE * before - after)
+            rise = evidence.contrast(curves, before, others)
+            flat = evidence.contrast(curves, FLAT_SHARE * before - after, others)
             found = min((rise, flat), key=lambda part: part.low)
             verdict = min(_side(rise, 0), _side(flat, 0), key=ORDER.index)
             reason = f"gains {rise.estimate:+.3g} up to {at}, {float((y @ after).mean()):+.3g} on average after it"
@@ -339,12 +462,26 @@ class _Judging:
                 reason += ", not clear of all others"
         yield "", self._worded(verdict, found, used, reason=reason, floor=floor)
 
+    def _other_curves(self, rows: DataFrame, x: ndarray) -> list[ndarray]:
+        """The curves of the other trained models of these rows, as far as they have the same places."""
+        claim, found = self.claim, []
+        named = {name for side in (claim.better, claim.worse or {}) for name in as_list(side.get("model", []))}
+        for model in rows["model"].unique() if named else ():
+            where = claim.better | {"model": model}
+            if model in named or not self.case.trained(select(rows, where)):
+                continue
+            try:
+                places, curves = evidence.curves(rows, [where], claim.trend["over"], claim.by, claim.paired_over)
+            except DataError:
+                continue
+            found += curves if np.array_equal(places, x) else []
+        return found
+
     def statistic(self, rows: DataFrame, *_: Any) -> Parts:
         """A number of every cell, or the agreement of two rankings of the models, that must lie in a range."""
         claim = self.claim
-        asked = claim.statistic or {}
-        limits = asked["range"]
-        sides = asked.get("between")
+        limits = claim.statistic["range"]
+        sides = claim.statistic.get("between")
         if sides:
             if self.case.printed:
                 raise Lacking("a correlation over the printed models is no check")
@@ -359,17 +496,15 @@ class _Judging:
         keys = evidence.cell_names(cells)
         for name, part in cells.groupby(keys) if keys else [((), cells)]:
             values = part["value"].to_numpy()
-            number = float(values[0])
-            counted = Interval(number, number, number, 1, "counted", 0.0)
+            counted = Interval(*[float(values[0])] * 3, 1, "counted")
             found = mean_interval(values) if len(values) > 1 else counted
             label = " ".join(map(str, filter(None, name)))
             yield label, self._worded(_inside(found, *limits), found, rows, trained=False)
 
     def value(self) -> Verdict:
         """An absolute value, judged only where encoder and data are the paper's: within `margin` of what is printed."""
-        published = self.claim.published or {}
-        compared = compare_table(self.case.slug, published["table"], self.case.results).rows
-        cell = select(compared, published).iloc[0]
+        compared = compare_table(self.case.slug, self.claim.published["table"], self.case.results).rows
+        cell = select(compared, self.claim.published).iloc[0]
         if cell.status != "ran":
             label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
             raise Lacking(f"{label}: {cell.note}")
@@ -396,53 +531,75 @@ class _Judging:
         trained: bool | None = None,
         reason: str = "",
         joint: str = "",
-        floor: str = "",
+        floor: Floor = NO_FLOOR,
     ) -> Verdict:
         """The verdict that the evidence carries, with what limits it and what would decide it."""
         claim = self.claim
         unit = self.case.unit(rows, claim)
-        needed = None
+        needed, limit = None, ""
         qualifier = ""
         trained = self.case.trained(rows) if trained is None else trained
-        share = self.case.share(rows["model"].unique()) if trained and "model" in rows else None
+        share = self.case.share(rows) if trained and "model" in rows else None
         if trained and not claim.one_model and found.trainings < ENOUGH:
             qualifier = "one training" if found.trainings == 1 else f"{found.trainings} trainings"
             if verdict != UNDECIDED:
-                alone = f"over {unit} alone it would {verdict[:-1]}; {ENOUGH} trainings are needed"
+                word = {HOLDS: "hold", FAILS: "fail"}.get(verdict, f"be {verdict}")
+                alone = f"over {unit} alone it would {word}; {ENOUGH} trainings are needed"
                 reason = f"{alone}; {reason}" if reason else alone
             verdict = UNDECIDED
         elif verdict == UNDECIDED and claim.kind in ("gain", "ordering", "trend") and not reason:
             reason = "one value has no interval"
             if isfinite(found.low):
-                needed, more = self._what_would_decide(found, unit, trained)
-                reason = f"the interval{joint} crosses the line; {more}"
-        elif verdict == FAILS and share is not None and share < HALF:
-            qualifier = f"{share:.2g} of the printed epochs"
+                limit, needed, more = self._what_would_decide(found, unit, trained)
+                line = f"{claim.margin:g}" if claim.margin else "zero"
+                reason = f"{line} lies inside the interval{joint}; {more}"
+        elif verdict in NEGATIVE and trained and not claim.ours and self.case.slug not in OWN:
+            if share is None:
+                qualifier = f"{UNKNOWN} of the printed training"
+            elif share < HALF:
+                qualifier = f"{share:.2g} of the printed training"
         return Verdict(
             verdict,
             found.estimate,
             found.low,
             found.high,
-            found.n,
-            unit,
-            found.trainings if trained else 0,
-            found.method,
-            needed,
-            floor,
-            share,
-            qualifier,
-            reason,
+            n=found.n,
+            unit=unit,
+            train_seeds=found.trainings if trained else 0,
+            method=found.method,
+            limit=limit,
+            needed=needed,
+            floor=floor.strongest,
+            share=share,
+            qualifier=qualifier,
+            reason="; ".join(filter(None, (reason, floor.words))),
         )
 
-    def _what_would_decide(self, found: Interval, unit: str, trained: bool) -> tuple[int | None, str]:
-        """How many trainings or draws would decide, in words; nothing that is not available is offered."""
-        what = "trainings" if trained and found.trainings >= ENOUGH else unit
-        if what not in TO_BE_HAD:
-            return None, f"there are no more {unit} to be had"
-        needed = to_decide(found, self.claim.margin, what == "trainings")
+    def _what_would_decide(self, found: Interval, unit: str, trained: bool) -> tuple[str, int | None, str]:
+        """What limits a verdict, how many of it would decide it, and both in words; nothing is offered of which no more
+        can be made."""
+        enough = trained and found.trainings >= ENOUGH
+        limit, needed = to_decide(found, self.claim.margin, enough, unit in MORE_OF)
+        named = "trainings" if limit == "trainings" else unit
         if needed:
-            return needed, f"about {needed:,} {what} would decide"
-        return None, f"more {what} would hardly decide it, so near is the effect to the line"
+            return named, needed, f"about {needed:,} {named} would decide it"
+        if named == "trainings" or named in MORE_OF:
+            return named, None, "the effect is too close to it for more runs to settle it"
+        return named, None, f"the {found.n or 'few'} {named} limit it, and there are no more of them"
+
+
+@cache
+def stands_for(slug: str) -> dict[str, set[str]]:
+    """For each dataset of a paper itself and what stands in for it here, as names are compared."""
+    found: dict[str, set[str]] = {}
+    for table in load_cells(slug).get("tables", {}).values():
+        for where in ((table or {}).get("where", {}), *(table or {}).get("columns", {}).values()):
+            names = [dataset_name(name) for name in as_list(where.get("dataset", []))]
+            if names:
+                found.setdefault(as_list(where["dataset"])[0], set()).update(names)
+    for name in printed_rows(slug).get("dataset", pd.Series(dtype=object)).dropna().unique():
+        found.setdefault(name, {dataset_name(name)})
+    return found
 
 
 def _side(found: Interval, line: float) -> str:

@@ -28,8 +28,11 @@ OWN = ("matrix",)
 
 STUDIES = (*SLUGS, *OWN)
 
-FLOORS = ("Chance", "TF-IDF", "BM25", "Majority")
-"""Names of the rows that learned nothing: a trained model that is not above them on a test set is not judged there."""
+WORDS = ("TF-IDF", "BM25")
+"""Names of the rows that know nothing but which words two texts share."""
+
+FLOORS = ("Chance", *WORDS, "Majority")
+"""Names of the rows that learned nothing (`dialnb.claims.case.Case.floor` says which of them a model must be above)."""
 
 Cell = Any
 """A printed value: a number, a text, or None where nothing is printed."""

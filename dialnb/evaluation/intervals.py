@@ -1,12 +1,18 @@
 """Intervals behind the verdicts.
 
-**Over trainings and test units** (`crossed_interval`): every training is scored on the same test units (conversations,
-draws, groups, items), so that the two are crossed, as readers and cases are where radiology compares them (Hillis,
-Statistics in Medicine 2007). The variance of the mean is that of a two-way random-effects model: between trainings +
-between units - their interaction. Each part keeps the quantile of Student's t with its own degrees of freedom, and the
-half-lengths are combined as the root of the sum of their squares (Howe, JASA 1974), which holds the promised error with
-three trainings, where pooled degrees of freedom do not. Units that belong together enter as one cluster. Where units do
-not vary it is Student's t over trainings, where trainings do not, the clustered interval over units.
+**Over trainings and test units** (`crossed_interval`): the one estimator of a difference between models. All models are
+scored on the same test units (conversations, draws, groups, items), which are paired; their trainings are not. The
+variance of a mean is that of a two-way random-effects model (Hillis, Statistics in Medicine 2007): between trainings +
+between units - their interaction.
+
+- *Trainings.* The variance between the trainings of each model is shrunk towards that of all models of the table,
+  which counts as much as `PRIOR` degrees of freedom (Smyth 2004). The degrees of freedom of the difference are
+  Satterthwaite's, and never more than all trainings of the table have.
+- *Units.* Those that belong together enter as one cluster, and the variance is that of the paired differences.
+- Each part keeps the quantile of Student's t with its own degrees of freedom, and the half-lengths are combined as the
+  root of the sum of their squares (Howe, JASA 1974).
+
+What it costs and finds is in `papers/JUDGE.md`; the tests simulate it.
 
 **Over one kind of unit** (`mean_interval`): under six an exact test can never reach 95 %, so Student's t is used; from
 six to twelve, the exact interval that inverts the sign-flip permutation test; beyond that, the bootstrap with the
@@ -18,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import floor, inf, nan, sqrt
+from math import floor, inf, isfinite, nan, sqrt
 
 import numpy as np
 from numpy import ndarray
@@ -26,8 +32,22 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
 PLACE = "bootstrap of the place"
+PRIOR = 4.0
+"""Degrees of freedom that the variance between the trainings of all models of a table counts for."""
 MANY = 1000
 """Trainings or draws that nobody runs to decide a claim."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the variance of an estimate, and its degrees of freedom."""
+
+    variance: float = 0.0
+    freedom: float = inf
+
+    def squared(self, level: float = 0.95) -> float:
+        """The square of the half-length of its interval."""
+        return float(stdtrit(self.freedom, (1 + level) / 2)) ** 2 * self.variance if self.variance else 0.0
 
 
 @dataclass(frozen=True)
@@ -39,10 +59,11 @@ class Interval:
     high: float
     n: int
     method: str
-    spread: float = nan
     trainings: int = 1
-    within: float = 0.0
-    """Variance of the estimate that further trainings do not take away; `spread` is what one training adds to it."""
+    between: Part = Part()
+    """What trainings leave open; more of them would take it away."""
+    within: Part = Part()
+    """What units leave open."""
 
     def scaled(self, sign: int) -> Interval:
         """The same for the negated quantity where `sign` is -1."""
@@ -53,78 +74,114 @@ class Interval:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Paired differences on one test set, of which the whole is a weighted mean.
+    """One test set, of whose estimates the whole is a weighted mean.
 
-    `totals` [trainings, clusters] holds the sums of differences, `sizes` [clusters] how many units each cluster has;
+    Each of the `sides` [trainings, clusters] holds sums of signed scores, so that the sides add up to the difference
+    (a single one is of one model, or of paired trainings); `sizes` [clusters] says how many units a cluster has;
     `variance` is that of the mean where it is known from the number of items alone.
     """
 
-    totals: ndarray
+    sides: Sequence[ndarray]
     sizes: ndarray
     weight: float = 1.0
     variance: float = 0.0
 
 
-def crossed_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
+@dataclass(frozen=True)
+class Prior:
+    """What all trained models of a table say of the variance between the trainings of each side: `variances`, NaN for a
+    side that is not trained, and the degrees of freedom of all of them together."""
+
+    variances: Sequence[float]
+    freedom: float
+
+
+def crossed_interval(strata: Sequence[Stratum], level: float = 0.95, prior: Prior | None = None) -> Interval:
     """Interval of a mean difference over trainings and the units of one or several test sets.
 
     >>> alike = np.array([[1.0, 2.0, 3.0, 2.0], [1.1, 2.0, 3.1, 1.8], [0.9, 2.0, 2.9, 2.2]])  # trainings x dialogues
-    >>> found = crossed_interval([Stratum(alike, np.ones(4))])
+    >>> found = crossed_interval([Stratum([alike], np.ones(4))])
     >>> round(found.estimate, 3), found.trainings, found.n
     (2.0, 3, 4)
     """
-    trainings = len(strata[0].totals)
-    n = sum(part.totals.shape[1] for part in strata if part.totals.shape[1] > 1)
-    if trainings == 1 and len(strata) == 1 and 1 < n <= MOST_EXACT and np.ptp(strata[0].sizes) == 0:
-        alone = strata[0].totals[0] / strata[0].sizes
-        found = mean_interval(alone * strata[0].weight, level)
-        return replace(found, within=float(np.var(alone, ddof=1)) / n)
-    means = np.zeros(trainings)
+    counts = [len(totals) for totals in strata[0].sides]
+    n = sum(len(part.sizes) for part in strata if len(part.sizes) > 1)
+    if max(counts) == 1 and len(strata) == 1 and 1 < n <= MOST_EXACT and np.ptp(strata[0].sizes) == 0:
+        alone = sum(totals[0] for totals in strata[0].sides) / strata[0].sizes
+        return mean_interval(alone * strata[0].weight, level)
+    means = [np.zeros(count) for count in counts]
     crossed = 0.0
     terms = []
     for part in strata:
-        clusters = part.totals.shape[1]
-        mean = part.totals.sum(1) / part.sizes.sum()
-        means += part.weight * mean
+        clusters = len(part.sizes)
+        average = np.zeros(clusters)
+        for mean, totals, count in zip(means, part.sides, counts):
+            here = totals.sum(1) / part.sizes.sum()
+            mean += part.weight * here
+            # what each cluster adds to the mean, so that large clusters count as much as they have items
+            added = part.weight * (totals - here[:, None] * part.sizes) * clusters / part.sizes.sum()
+            average += added.mean(0)
+            if clusters > 1 and count > 1:
+                rest = float(((added - added.mean(0)) ** 2).sum()) / ((count - 1) * (clusters - 1))
+                crossed += rest / (count * clusters)
         if clusters == 1:
-            terms.append((part.weight**2 * part.variance, inf))
-            continue
-        # what each cluster adds to the mean, so that large clusters count as much as they have items
-        added = part.weight * (part.totals - mean[:, None] * part.sizes) * clusters / part.sizes.sum()
-        average = added.mean(0)
-        terms.append((float(average @ average) / (clusters * (clusters - 1)), clusters - 1))
-        if trainings > 1:
-            rest = float(((added - average) ** 2).sum()) / ((trainings - 1) * (clusters - 1))
-            crossed += rest / (trainings * clusters)
-    units = sum(variance for variance, _ in terms)
-    between = float(means.var(ddof=1)) / trainings if trainings > 1 else 0.0
-    estimate = float(means.mean())
-    alone = max(units - crossed, 0.0)
-    if between + units == 0:  # repetitions that change nothing are no evidence
-        return Interval(estimate, -inf, inf, n, "one value", nan, trainings)
-    squares = sum(part**2 / freedom for part, freedom in terms)
-    of_units = float(stdtrit(units**2 / squares if squares else inf, (1 + level) / 2))
-    of_trainings = float(stdtrit(max(1, trainings - 1), (1 + level) / 2))
-    half = sqrt(max(of_trainings**2 * between + of_units**2 * alone, of_units**2 * units))
-    spread = sqrt(between * trainings) if trainings > 1 else nan
-    method = "Student's t" if n or trainings > 1 else "normal, unpaired"
-    return Interval(estimate, estimate - half, estimate + half, n, method, spread, trainings, alone)
+            terms.append(Part(part.weight**2 * part.variance, inf))
+        else:
+            terms.append(Part(float(average @ average) / (clusters * (clusters - 1)), clusters - 1))
+    units, between = _together(terms), _between(means, prior)
+    estimate = float(sum(mean.mean() for mean in means))
+    if between.variance + units.variance == 0:  # repetitions that change nothing are no evidence
+        return Interval(estimate, -inf, inf, n, "one value", min(counts))
+    within = replace(units, variance=max(units.variance - crossed, 0.0))
+    half = sqrt(max(between.squared(level) + within.squared(level), units.squared(level)))
+    method = "moderated t" if prior else "Student's t" if n or max(counts) > 1 else "normal, unpaired"
+    return Interval(estimate, estimate - half, estimate + half, n, method, min(counts), between, within)
 
 
-def to_decide(found: Interval, line: float, trainings: bool = False) -> int | None:
-    """How many units (or trainings) would clear the line in four cases of five, if effect and spread are as seen.
+def _between(means: Sequence[ndarray], prior: Prior | None) -> Part:
+    """The variance of a sum of means over trainings, each side's shrunk towards the prior."""
+    parts = []
+    for number, values in enumerate(means):
+        variance, freedom = (values.var(ddof=1), len(values) - 1) if len(values) > 1 else (0.0, 0)
+        expected = prior.variances[number] if prior else nan
+        if isfinite(expected):
+            variance = (PRIOR * expected + freedom * variance) / (PRIOR + freedom)
+            freedom += PRIOR
+        parts.append(Part(float(variance) / len(values), freedom))
+    found = _together(parts)
+    return replace(found, freedom=min(found.freedom, prior.freedom)) if prior else found
 
-    None where no number would, since the test set alone leaves too much open, or where nobody would run so many.
 
-    >>> to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
-    34
+def _together(parts: Sequence[Part]) -> Part:
+    """The sum of independent parts, with Satterthwaite's degrees of freedom."""
+    variance = sum(part.variance for part in parts)
+    squares = sum(part.variance**2 / part.freedom for part in parts if part.variance)
+    return Part(variance, variance**2 / squares if squares else inf)
+
+
+def to_decide(found: Interval, line: float, trainings: bool = True, units: bool = True) -> tuple[str, int | None]:
+    """What limits a verdict, "trainings" or "units", and how many of it would clear the line in four cases of five, if
+    effect and spread are as seen; None where no number would, or where nobody would make so many.
+
+    More `trainings` are asked for first, then more `units`, where more of them can be made.
+
+    >>> to_decide(Interval(0.5, -0.2, 1.2, 8, "", trainings=8, between=Part(1 / 8, 7)), 0.0)
+    ('trainings', 34)
     """
-    least, within = (found.trainings, found.within) if trainings else (found.n, 0.0)
-    counts = np.arange(least + 1, MANY + 1)
-    between = found.spread**2 / counts
-    half = np.sqrt(stdtrit(counts - 1, 0.975) ** 2 * between + ndtri(0.975) ** 2 * within)
-    decided = abs(found.estimate - line) >= half + ndtri(0.8) * np.sqrt(between + within)
-    return int(counts[decided.argmax()]) if decided.any() else None
+    parts = {"trainings": (found.between, found.trainings), "units": (found.within, found.n)}
+    for limit, possible in (("trainings", trainings), ("units", units)):
+        part, count = parts[limit]
+        if not possible or not part.variance or not count:
+            continue
+        (other,) = (each for name, (each, _) in parts.items() if name != limit)
+        counts = np.arange(count + 1, MANY + 1)
+        variance = part.variance * count / counts
+        # more trainings add to the degrees of freedom, as more units do
+        half = np.sqrt(stdtrit(part.freedom * counts / count, 0.975) ** 2 * variance + other.squared())
+        decided = abs(found.estimate - line) >= half + ndtri(0.8) * np.sqrt(variance + other.variance)
+        if decided.any():
+            return limit, int(counts[decided.argmax()])
+    return ("trainings" if found.between.squared() >= found.within.squared() else "units"), None
 
 
 def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
@@ -137,19 +194,19 @@ def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
     n = len(values)
     mean = float(np.mean(values))
     tail = (1 - level) / 2
-    spread = float(np.std(values, ddof=1)) if n > 1 else nan
     if n == 1:
         return Interval(mean, -inf, inf, 1, "one value")
+    within = Part(float(np.var(values, ddof=1)) / n, n - 1)
     if n < FEWEST_EXACT or (n <= MOST_EXACT and floor(tail * 2**n) < 1):
         half = student_half(values, level)
-        return Interval(mean, mean - half, mean + half, n, "Student's t", spread)
+        return Interval(mean, mean - half, mean + half, n, "Student's t", within=within)
     if n <= MOST_EXACT:
         low, high = _sign_flip_bounds(values, tail)
-        return Interval(mean, low, high, n, "exact sign flips", spread)
+        return Interval(mean, low, high, n, "exact sign flips", within=within)
     means = bootstrap_means(values)
     widened = float(ndtr(sqrt(n / (n - 1)) * stdtrit(n - 1, tail)))
     low, high = np.quantile(means, [widened, 1 - widened])
-    return Interval(mean, float(low), float(high), n, "paired bootstrap", spread)
+    return Interval(mean, float(low), float(high), n, "paired bootstrap", within=within)
 
 
 def student_half(values: ndarray, level: float = 0.95) -> float:
@@ -201,7 +258,7 @@ def choice_interval(options: ndarray, places: ndarray, wanted: ndarray) -> tuple
     others = [options[..., best] - options[..., place] for place in np.flatnonzero(~wanted)]
 
     def gap_interval(gaps: ndarray, comparisons: int) -> Interval:
-        return crossed_interval([Stratum(gaps, np.ones(n))], 1 - 0.05 / comparisons)
+        return crossed_interval([Stratum([gaps], np.ones(n))], 1 - 0.05 / comparisons)
 
     above = [gap_interval(gaps, int(wanted.sum())).low > 0 for gaps in others]
     below = [gap_interval(gaps, len(others)).high < 0 for gaps in others]

@@ -110,7 +110,7 @@ class Group:
     def judge(self) -> Judged:
         """Judge the claims of the paper now, over all trainings of the group."""
         times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
-        shares = training_shares(read_table(times)) if times.is_file() else {}
+        shares = training_shares(read_table(times), self.slug, self.settings) if times.is_file() else {}
         records = zip(self.runs, self.folders)
         items = [rows_of(run, folder, ITEMS) for run, folder in records if table_at(folder, ITEMS)]
         scores = pd.concat(items, ignore_index=True) if items and len(items) == len(self.runs) else None

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from nbconvert import HTMLExporter
 
 from dialnb import __version__
-from dialnb.claims import MARKS, VERDICTS, interval_text, verdict_text
+from dialnb.claims import DECIDED, MARKS, MEANINGS, SIZES, VERDICTS, interval_text, verdict_text
 from dialnb.claims.rendering import templates
 from dialnb.errors import DataError
 from dialnb.limits import FILE_SECONDS, PIECE, regular
@@ -30,6 +30,9 @@ templates("report").globals |= {
     "VERDICTS": VERDICTS,
     "interval_text": interval_text,
     "verdict_text": verdict_text,
+    "DECIDED": DECIDED,
+    "MEANINGS": MEANINGS,
+    "SIZES": SIZES,
     "version": __version__,
 }
 

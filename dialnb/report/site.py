@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from dialnb.claims import FAILS, HOLDS, NOT_RUN, verdict_text
+from dialnb.claims import DECIDED, FAILS, NEGATIVE, NOT_RUN, verdict_text
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
@@ -75,8 +75,9 @@ def build(
         print(shown(f"report: left out {damage}"), file=sys.stderr)
     main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
-    limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] != FAILS]
-    shares = [f"{100 * claim['share']:.2g} %" for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
+    limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] not in NEGATIVE]
+    failed = [claim for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
+    shares = ["an unknown share" if claim["share"] is None else f"{100 * claim['share']:.2g} %" for claim in failed]
     found = [_record(record, folder) for record in records()] if here else []
     return _write(
         folder / "index.html",
@@ -225,7 +226,7 @@ def _claim(record: Values) -> Values:
         places = [end - record["margin"] for end in ends]
         reach = max(map(abs, places)) or 1.0
         bar = [round(50 + 48 * place / reach, 1) for place in places]
-    weak = record["verdict"] in (HOLDS, FAILS) and "○" in record["strength"]
+    weak = record["verdict"] in DECIDED and "○" in record["strength"]
     return record | {"bar": bar, "weak": weak}
 
 

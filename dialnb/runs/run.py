@@ -445,7 +445,7 @@ class Run:
     def claims(self) -> Any:
         """The paper's claims, judged on the results so far."""
         items = None if self.items.empty else self.items
-        shares = training_shares(self._tables.get("training-times"))
+        shares = training_shares(self._tables.get("training-times"), self.slug, self.settings)
         tables = [table for claim in load_claims(self.slug) for table in claim.tables if self.rows(table).empty]
         reasons = [{"table": table, "reason": self.left_out()} for table in tables]
         self.judged = judge_claims(self.slug, self.results, self.missing + reasons, items, shares)

@@ -33,7 +33,7 @@ STARTS = {"masked words": "A raw language model", "as it comes": "The encoder as
 def difference(gaps: Series) -> Interval:
     """Interval of the mean over tasks of paired differences [(task, training, unit)]."""
     tables = [part.unstack("seed").to_numpy() for _, part in gaps.groupby(level="task", sort=False)]
-    return crossed_interval([Stratum(table, np.ones(table.shape[1]), 1 / len(tables)) for table in tables])
+    return crossed_interval([Stratum([table], np.ones(table.shape[1]), 1 / len(tables)) for table in tables])
 
 
 def picks(run, table: str) -> list[Values]:
