@@ -20,10 +20,12 @@ from dialnb.claims import judge as judge_case
 from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
 from dialnb.claims.judging import check_printed, paper_checks
-from dialnb.claims.papers import SLUGS, STUDIES, load_paper
+from dialnb.claims.papers import SLUGS, STUDIES, load_cells, load_paper, published
 from dialnb.errors import DataError
 from dialnb.evaluation.intervals import (
     Interval,
+    Part,
+    Prior,
     Stratum,
     choice_interval,
     crossed_interval,
@@ -81,18 +83,26 @@ def test_a_clear_gain_holds_a_clear_loss_fails_and_a_small_one_is_undecided(gap,
 
 
 def test_a_loss_in_one_of_nine_comparisons_that_chance_explains_shows_the_interval_of_all_nine():
-    others = {f"B{i}": np.full(8, 40.0) for i in range(8)} | {"B8": np.full(8, 51.1)}
+    others = {f"B{i}": 40.0 + BALANCED for i in range(8)} | {"B8": 51.3 + BALANCED}
     found = judge(claim(worse=[{"model": name} for name in others]), rows({"A": 50 + BALANCED} | others))
     alone = judge(claim(worse={"model": "B8"}), rows({"A": 50 + BALANCED, "B8": others["B8"]}))
     assert (found.verdict, alone.verdict) == ("undecided", "fails")
     assert found.low < alone.low < alone.high < 0 < found.high
-    assert "weakest of 9" in found.reason and "covers all 9 comparisons at 95 % crosses the line" in found.reason
+    assert (
+        "weakest of 9" in found.reason
+        and "zero lies inside the interval that covers all 9 comparisons at 95 %" in found.reason
+    )
 
 
-def test_pairing_by_seed_sees_a_difference_that_the_spread_of_seeds_hides(generator):
+def test_trainings_are_not_paired_by_seed_and_may_differ_in_number(generator):
     shared = 10 * generator.normal(size=8)
-    found = judge(claim(), rows({"A": 50.5 + shared + noisy(generator, 0, spread=0.1), "B": 50 + shared}))
-    assert found.verdict == "holds" and found.high - found.low < 1
+    frame = rows({"A": 50.5 + shared + noisy(generator, 0, spread=0.1), "B": 50 + shared})
+    assert judge(claim(), frame).verdict == "undecided", "one seed makes two models no more alike than two seeds"
+    other = pd.concat(
+        [rows({"A": 55 + 0.1 * BALANCED}), rows({"B": 50 + 0.1 * BALANCED[:3]}).assign(train_seed=[8, 9, 10])]
+    )
+    found = judge(claim(), other)
+    assert (found.verdict, found.train_seeds, found.method) == ("holds", 3, "moderated t")
 
 
 @pytest.mark.parametrize("seeds", [3, 6, 10, 25])
@@ -144,23 +154,25 @@ def test_the_bootstrap_is_seeded_and_its_interval_is_close_to_students(generator
 def test_undecided_says_how_many_trainings_would_decide():
     found = judge(claim(), rows({"A": 50.4 + BALANCED, "B": np.full(8, 50.0)}))
     assert found.verdict == "undecided"
-    assert found.needed > 8 and f"about {found.needed:,} trainings would decide" in found.reason
+    assert found.needed > 8 and found.limit == "trainings"
+    assert found.reason == f"zero lies inside the interval; about {found.needed:,} trainings would decide it"
 
 
 @given(st.floats(0, 1), st.floats(0, 100), st.integers(1, 3000))
 def test_however_small_the_effect_the_needed_number_is_one_that_exceeds_what_there_is(effect, spread, n):
-    needed = to_decide(Interval(effect, -1.0, 1.0, n, "", spread=np.float64(spread)), 0.0)
-    assert needed is None or n < needed <= 1000
+    seen = Interval(effect, -1.0, 1.0, n, "", trainings=n, between=Part(spread**2 / n, n))
+    limit, needed = to_decide(seen, 0.0)
+    assert limit == "trainings" and (needed is None or n < needed <= 1000)
 
 
 def test_a_number_of_trainings_that_nobody_runs_is_not_named():
     found = judge(claim(), rows({"A": 50.001 + BALANCED, "B": np.full(8, 50.0)}))
-    assert found.needed is None and "more trainings would hardly decide it" in found.reason
+    assert found.needed is None and "the effect is too close to it for more runs to settle it" in found.reason
 
 
 def test_that_many_seeds_do_decide_in_about_eighty_percent():
     generator = np.random.default_rng(8)
-    n = to_decide(Interval(0.5, -0.2, 1.2, 8, "", spread=1.0), 0.0)
+    _, n = to_decide(Interval(0.5, -0.2, 1.2, 8, "", trainings=8, between=Part(1 / 8, 7)), 0.0)
     decided = [mean_interval(noisy(generator, 0.5, n)).low > 0 for _ in range(200)]
     assert 0.7 < np.mean(decided) < 0.9
 
@@ -261,14 +273,15 @@ def test_draws_within_a_training_are_units_and_never_called_trainings(generator)
         part.assign(train_seed=t, value=part.value + 0.01 * t * i) for t in range(3) for i, part in enumerate(draws)
     ]
     found = judge(claim(), pd.concat(many))
-    assert (found.verdict, found.n, found.train_seeds, found.method) == ("holds", 10, 3, "Student's t")
+    assert (found.verdict, found.n, found.train_seeds, found.method) == ("holds", 10, 3, "moderated t")
 
 
 def test_what_cannot_be_had_is_not_offered():
     close = rows({"BERT-avg": [50.0], "BERT-CLS": [49.5]}, metric="Accuracy")
     sides = {"better": {"model": "BERT-avg"}, "worse": {"model": "BERT-CLS"}}
     found = judge(claim(**sides), close, slug="dialoguecse")
-    assert found.needed is None and found.reason == "the interval crosses the line; there are no more groups to be had"
+    assert found.needed is None
+    assert found.reason == "zero lies inside the interval; the few groups limit it, and there are no more of them"
 
 
 def test_scores_per_item_give_a_paired_interval(generator):
@@ -505,7 +518,7 @@ def encoder_rows(encoder: str, gain: float) -> pd.DataFrame:
             found = rows({f"{encoder} {variant}": values}, encoder=encoder, variant=variant)
             parts.append(found.assign(dataset=dataset, **columns))
         floor = {"encoder": "none", "dataset": dataset} | columns | {"method": "guess"}
-        parts.append(rows({"TF-IDF": [30.0] * 3}).assign(**floor))
+        parts.append(rows({"Majority": [30.0] * 3}).assign(**floor))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -519,7 +532,7 @@ def test_what_dse_does_to_an_encoder_of_today_is_judged_on_that_encoder_alone():
     others = [encoder_rows("mini", -20), encoder_rows(f"{today}, masked words", -20)]
     found = judged_today(pd.concat([encoder_rows(today, 5), *others]))
     assert found["verdict"].tolist() == ["holds", "holds", "fails"] and set(found["encoders"]) == {today}
-    assert found["floor"].tolist() == ["TF-IDF 30.0"] * 3 and set(found["train_seeds"]) == {3}
+    assert found["floor"].tolist() == ["Majority 30.0"] * 3 and set(found["train_seeds"]) == {3}
     found = judged_today(encoder_rows("mini", 5))
     assert found["verdict"].tolist() == ["not run"] * 3 and found["reason"].str.contains(today).all()
 
@@ -602,8 +615,8 @@ def gap_interval(hits: np.ndarray, clustered: bool = True) -> Interval:
     """Interval of the first model's gain, over trainings and conversations (or lists, taken for independent)."""
     gaps = hits[0].astype(float) - hits[1]
     if clustered:
-        return crossed_interval([Stratum(gaps.sum(-1), np.full(gaps.shape[1], 8.0))])
-    return crossed_interval([Stratum(gaps.reshape(len(gaps), -1), np.ones(gaps[0].size))])
+        return crossed_interval([Stratum([gaps.sum(-1)], np.full(gaps.shape[1], 8.0))])
+    return crossed_interval([Stratum([gaps.reshape(len(gaps), -1)], np.ones(gaps[0].size))])
 
 
 @pytest.mark.parametrize("trainings", [3, 5])
@@ -644,37 +657,127 @@ def test_a_real_effect_comes_out_with_three_trainings():
 
 def test_the_crossed_interval_is_students_t_over_trainings_where_units_do_not_vary():
     gaps = np.array([[1.0], [2.0], [3.5]])
-    found = crossed_interval([Stratum(gaps, np.ones(1))])
+    found = crossed_interval([Stratum([gaps], np.ones(1))])
     assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps[:, 0])))
 
 
 def test_the_crossed_interval_is_the_clustered_one_where_trainings_do_not_vary(generator):
     gaps = generator.normal(size=60)
-    found = crossed_interval([Stratum(np.tile(gaps, (3, 1)), np.ones(60))])
+    found = crossed_interval([Stratum([np.tile(gaps, (3, 1))], np.ones(60))])
     assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 59, gaps.mean(), stats.sem(gaps)))
 
 
 def test_clusters_of_unequal_size_weigh_by_their_items(generator):
     sizes = np.array([1.0, 5.0, 2.0, 8.0])
     means = generator.normal(size=4)
-    assert crossed_interval([Stratum((means * sizes)[None], sizes)]).estimate == pytest.approx(means @ sizes / 16)
+    assert crossed_interval([Stratum([(means * sizes)[None]], sizes)]).estimate == pytest.approx(means @ sizes / 16)
 
 
-def test_more_trainings_decide_only_what_trainings_leave_open():
-    noisy_trainings = Interval(1.0, -0.5, 2.5, 50, "", spread=1.0, trainings=3, within=1e-4)
-    small_test_set = Interval(1.0, -0.5, 2.5, 50, "", spread=0.1, trainings=3, within=0.5)
-    assert 3 < to_decide(noisy_trainings, 0.0, trainings=True) < 20
-    assert to_decide(small_test_set, 0.0, trainings=True) is None
+def test_what_limits_a_verdict_is_named_and_only_that_would_decide_it():
+    trainings = Interval(1.0, -0.5, 2.5, 50, "", trainings=3, between=Part(1 / 3, 2), within=Part(1e-4, 49))
+    items = Interval(1.0, -0.5, 2.5, 50, "", trainings=3, between=Part(0.003, 2), within=Part(0.5, 49))
+    draws = Interval(2.0, -6.0, 10.0, 2, "", trainings=3, between=Part(0.1, 8), within=Part(0.4, 1))
+    assert to_decide(trainings, 0.0)[0] == "trainings" and 3 < to_decide(trainings, 0.0)[1] < 20
+    assert to_decide(items, 0.0, units=False) == ("units", None)
+    assert to_decide(draws, 0.0, units=False) == ("units", None), "with two draws no number of trainings decides"
+    assert to_decide(draws, 0.0) == ("units", 5), "of Student's t: 12.7 of two draws, 2.8 of five"
 
 
 def test_what_trainings_and_units_have_in_common_goes_away_with_more_trainings(generator):
     """Noise of single answers is no limit of the test set: with three trainings its share was once counted as one."""
     noise = generator.normal(size=(3, 20))
-    found = crossed_interval([Stratum(0.3 + noise, np.ones(20))])
-    assert found.within < 0.5 * (noise.mean(0).var(ddof=1) / 20)
+    found = crossed_interval([Stratum([0.3 + noise], np.ones(20))])
+    assert found.within.variance < 0.5 * (noise.mean(0).var(ddof=1) / 20)
+
+
+# --- the estimator: trainings unpaired, their variance shrunk towards that of the table -----------------------------
+
+SPREADS = {
+    "alike": lambda generator, models: np.ones(models),
+    "drawn as the prior says": lambda generator, models: np.sqrt(4 / generator.chisquare(4, models)),
+    "one twice the other": lambda generator, models: np.where(np.arange(models) % 2, 2.0, 1.0),
+}
+
+
+def moderated(generator, trainings: int, spread: str, effect: float = 0.0, models: int = 8, runs: int = 800):
+    """Intervals of a difference between two of several models whose trainings vary so, with an effect in units of
+    their mean spread."""
+    found = []
+    for _ in range(runs):
+        spreads = SPREADS[spread](generator, models)
+        values = spreads[:, None] * generator.normal(size=(models, trainings))
+        values[0] += effect * np.sqrt((spreads[:2] ** 2).mean())
+        variance = values.var(axis=1, ddof=1).mean()
+        prior = Prior([variance, variance], models * (trainings - 1))
+        sides = [values[:1].T, -values[1:2].T]
+        found.append(crossed_interval([Stratum(sides, np.ones(1))], prior=prior))
+    return found
+
+
+def wrong(found: list[Interval]) -> float:
+    return np.mean([one.low > 0 or one.high < 0 for one in found])
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("trainings", [3, 5, 10])
+def test_the_estimator_is_wrong_in_about_five_percent_without_an_effect(trainings, spread):
+    found = moderated(np.random.default_rng(trainings), trainings, spread)
+    assert 0.025 <= wrong(found) <= 0.08
+
+
+@pytest.mark.parametrize("models", [2, 3, 4])
+def test_it_is_so_with_few_models_whose_variance_says_little(models):
+    assert wrong(moderated(np.random.default_rng(models), 3, "alike", models=models)) <= 0.075
+
+
+def test_three_trainings_find_two_standard_deviations_in_three_cases_of_five_where_pairs_find_them_in_three_of_ten():
+    generator = np.random.default_rng(1)
+    power = np.mean([one.low > 0 for one in moderated(generator, 3, "alike", effect=2.0)])
+    pairs = generator.normal(2.0, np.sqrt(2), (800, 3))
+    half = stats.t.ppf(0.975, 2) * pairs.std(axis=1, ddof=1) / np.sqrt(3)
+    assert 0.57 <= power <= 0.68 and np.mean(pairs.mean(1) > half) <= 0.35
+    assert np.mean([one.low > 0 for one in moderated(generator, 3, "alike", effect=1.0)]) <= 0.3, "a small one seldom"
+    assert np.mean([one.low > 0 for one in moderated(generator, 3, "alike", effect=4.0)]) >= 0.97, "a large one mostly"
+
+
+def test_a_model_whose_trainings_differ_far_more_than_those_of_the_table_is_its_limit():
+    """What the estimator assumes is that models of a table vary alike; the page about the judge says what it costs."""
+    SPREADS["one alone"] = lambda generator, models: np.where(np.arange(models) == 0, 3.0, 1.0)
+    assert 0.1 <= wrong(moderated(np.random.default_rng(2), 3, "one alone")) <= 0.2
+    del SPREADS["one alone"]
+
+
+@pytest.mark.parametrize("between", [0.0, 0.05, 0.2])
+def test_with_clustered_items_that_models_share_it_stays_below_six_percent(between):
+    generator = np.random.default_rng(7)
+    found = []
+    for _ in range(500):
+        hits = simulated_hits(generator, 0, 3, between=between).astype(float)
+        variance = hits.mean((2, 3)).var(axis=1, ddof=1).mean()
+        sides = [hits[0].sum(-1), -hits[1].sum(-1)]
+        prior = Prior([variance, variance], 4)
+        found.append(crossed_interval([Stratum(sides, np.full(hits.shape[2], 8.0))], prior=prior))
+    assert wrong(found) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 500)
+
+
+def test_the_variance_between_trainings_is_that_of_all_models_of_the_table(generator):
+    close = {"A": np.array([50.0, 50.1, 50.2]), "B": np.array([49.0, 49.1, 49.2])}
+    calm = judge(claim(), rows(close | {"C": np.array([40.0, 40.1, 40.2])}))
+    rough = judge(claim(), rows(close | {"C": np.array([30.0, 40.0, 50.0])}))
+    untrained = judge(claim(), rows(close | {"BERT": np.array([30.0, 40.0, 50.0])}), slug="dse")
+    assert calm.verdict == "holds" and rough.verdict == "undecided"
+    assert untrained.high - untrained.low < 1.5 * (calm.high - calm.low), "what is not trained here says nothing"
 
 
 # --- floors ---------------------------------------------------------------------------------------------------------
+
+
+FOR_THE_TASK = {"slug": "ums"}
+"""A paper whose models are all trained for the task that they are asked, so that word overlap is their floor."""
+
+
+def judged_for_task(items: pd.DataFrame) -> Verdict:
+    return judge(claim(paired_over="items"), of_items(items), items=items, **FOR_THE_TASK)
 
 
 def with_floor(items: pd.DataFrame, share: float, name: str = "TF-IDF") -> pd.DataFrame:
@@ -688,54 +791,73 @@ def with_floor(items: pd.DataFrame, share: float, name: str = "TF-IDF") -> pd.Da
 def test_a_model_at_its_floor_gives_neither_holds_nor_fails_whichever_way_it_points(effect):
     items = with_floor(simulated(np.random.default_rng(1), effect, conversations=80), 0.85)
     with pytest.raises(Unjudged, match=r"under-trained \((A|B) 0\.\d+, TF-IDF 0\.8\d+\)"):
-        judged_items(items)
+        judged_for_task(items)
 
 
 def test_models_above_their_floor_are_judged_and_the_verdict_names_it():
-    found = judged_items(with_floor(simulated(np.random.default_rng(2), 0.3, conversations=200), 0.1))
+    found = judged_for_task(with_floor(simulated(np.random.default_rng(2), 0.3, conversations=200), 0.1))
     assert found.verdict == "holds" and found.floor.startswith("TF-IDF 0.0")
 
 
 def test_chance_alone_is_no_gate_where_a_stronger_floor_was_scored():
     items = with_floor(with_floor(simulated(np.random.default_rng(2), 0.3), 0.05, "Chance"), 0.9)
     with pytest.raises(Unjudged, match="TF-IDF"):
-        judged_items(items)
+        judged_for_task(items)
 
 
 def test_of_a_single_training_the_floor_is_what_it_says():
     """There is no interval around it; that it lies far above word overlap is seen all the same."""
     above = rows({"A": [60.0], "B": [55.0], "BM25": [40.0]})
-    assert judge(claim(), above).qualifier == "one training"
+    assert judge(claim(), above, **FOR_THE_TASK).qualifier == "one training"
     with pytest.raises(Unjudged, match=r"under-trained \(A 60\.0, BM25 61\.0\)"):
-        judge(claim(), rows({"A": [60.0], "B": [62.0], "BM25": [61.0]}))
+        judge(claim(), rows({"A": [60.0], "B": [62.0], "BM25": [61.0]}), **FOR_THE_TASK)
 
 
 def test_a_side_that_is_above_its_floor_but_not_surely_is_said_to_be_so():
     frame = rows({"A": [60.0, 70.0, 65.0], "B": [55.0, 75.0, 62.0], "BM25": [58.0, 58.0, 58.0]})
     with pytest.raises(Unjudged, match=r"under-trained \(A 65\.0, not surely above BM25 58\.0\)"):
-        judge(claim(), frame)
+        judge(claim(), frame, **FOR_THE_TASK)
 
 
 def test_means_are_held_against_a_floor_where_items_were_not_kept():
     floor = rows({"BM25": [58.0]}).drop(columns=["train_seed"])
     frame = pd.concat([rows({"A": 60 + 0.1 * BALANCED, "B": 57 + 0.1 * BALANCED}), floor])
     with pytest.raises(Unjudged, match=r"under-trained \(B 57\.0, BM25 58\.0\)"):
-        judge(claim(), frame)
-    assert judge(claim(), frame.assign(value=frame.value.where(frame.model != "BM25", 50))).floor == "BM25 50.0"
+        judge(claim(), frame, **FOR_THE_TASK)
+    low = frame.assign(value=frame.value.where(frame.model != "BM25", 50))
+    assert judge(claim(), low, **FOR_THE_TASK).floor == "BM25 50.0"
+
+
+def test_word_overlap_is_no_floor_of_an_encoder_that_is_asked_as_it_is_and_the_verdict_says_where_it_is_better():
+    frame = rows({"A": 60 + 0.1 * BALANCED, "B": 57 + 0.1 * BALANCED, "TF-IDF": np.full(8, 58.0)})
+    found = judge(claim(), frame, slug="dse")
+    assert found.verdict == "holds" and found.reason == "word overlap is better (TF-IDF 58.0, B 57.0)"
+    chance = pd.concat([frame, rows({"Chance": np.full(8, 58.0)})])
+    with pytest.raises(Unjudged, match=r"under-trained \(B 57\.0, Chance 58\.0\)"):
+        judge(claim(), chance, slug="dse")
+    tuned = frame.assign(method="fine-tuning")
+    with pytest.raises(Unjudged, match=r"under-trained \(B 57\.0, TF-IDF 58\.0\)"):
+        judge(claim(), tuned, slug="dse")
+
+
+@pytest.mark.parametrize("slug", STUDIES)
+def test_what_was_trained_for_its_task_is_said_in_data_that_names_columns_of_rows(slug):
+    known = {"task", "method", "model", "table", "protocol", "dataset"}
+    assert all({*where} <= known for where in load_cells(slug).get("trained_for_task", ()))
 
 
 def test_a_floor_holds_for_every_encoder_and_method():
     results = encoder_rows("mini", 5)
-    results.loc[results.model == "TF-IDF", "value"] = 70.0
+    results.loc[results.model == "Majority", "value"] = 70.0
     for name in ("other-encoders-intents", "other-encoders-selection"):
         one = next(each for each in load_claims("dse") if each.id == name)
-        with pytest.raises(Unjudged, match=r"under-trained .* 65\.0, TF-IDF 70\.0"):
+        with pytest.raises(Unjudged, match=r"under-trained .* 65\.0, Majority 70\.0"):
             judge(one, results, slug="dse")
 
 
 def test_items_that_do_not_name_their_encoder_are_not_held_against_a_floor_for_one():
     results = pd.concat([encoder_rows("mini", 5), encoder_rows("small", -40)])
-    results.loc[results.model == "TF-IDF", "value"] = 50.0
+    results.loc[results.model == "Majority", "value"] = 50.0
     items = results[results.table.eq("T11")].drop(columns="encoder").assign(item=0)
     one = next(each for each in load_claims("dse") if each.id == "other-encoders-selection")
     one = replace(one, each="", rows=one.rows | {"encoder": "mini"})
@@ -757,6 +879,41 @@ def test_a_margin_that_does_not_fit_between_model_and_floor_is_no_test():
     assert judge(claim(times=0.6), frame).verdict == "holds"  # a ratio always fits
 
 
+# --- gains next to the printed ones ---------------------------------------------------------------------------------
+
+
+def dse_rows(gain: float, noise: float = 0.3) -> pd.DataFrame:
+    """1-shot and 5-shot intents of BERT and DSE-dropout; the paper's own gain on these datasets is 7.3 points."""
+    levels = {"BERT": np.full(8, 40.0), "DSE-dropout": 40.0 + gain + noise * BALANCED, "DSE": 60 + noise * BALANCED}
+    parts = [rows(levels, metric="Accuracy", method="prototype-code", shots=shots) for shots in (1, 5)]
+    return pd.concat(parts).assign(dataset="CLINC150", n=4500)
+
+
+def judged_gain(gain: float, noise: float = 0.3) -> pd.Series:
+    return judge_claims("dse", dse_rows(gain, noise)).frame.set_index("id").loc["dropout-over-raw"]
+
+
+def test_every_gain_says_how_it_lies_to_the_printed_one():
+    printed = judged_gain(1.0)["printed"]
+    cells = published("dse", "T2").query("column == 'Clinc150'").set_index(["setting", "model"])["value"].astype(float)
+    gains = [cells[shots, "DSE-dropout"] - cells[shots, "BERT"] for shots in ("1-shot", "5-shot")]
+    assert printed == pytest.approx(np.mean(gains)), "on the datasets that were measured"
+    sizes = {share: judged_gain(share * printed)["size"] for share in (0.2, 0.75, 1.0, 1.6)}
+    assert list(sizes.values()) == ["less than half of it", "smaller than printed", "as printed", "larger"]
+    assert judged_gain(0.2 * printed)["verdict"] == "holds", "there is a gain, and it is not the printed one"
+
+
+def test_what_excludes_half_of_the_printed_gain_but_not_zero_is_decided():
+    printed = judged_gain(1.0)["printed"]
+    wide = judged_gain(0.1 * printed, noise=0.25 * printed)
+    assert wide["verdict"] == "not at the printed size" and wide["low"] < 0 < wide["high"] < printed / 2
+    assert judged_gain(0.0, noise=0.05 * printed)["verdict"] == "no effect"
+    assert judged_gain(0.2 * printed, noise=2 * printed)["verdict"] == "undecided"
+    assert verdict_text({"verdict": "no effect", "qualifier": "0.1 of the printed training"}) == (
+        "no effect here (0.1 of the printed training)"
+    )
+
+
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
@@ -764,7 +921,7 @@ def test_a_failure_on_little_training_says_how_little(generator):
     frame = rows({"A": noisy(generator, 40), "B": noisy(generator, 50)})
     found = judge(claim(), frame, training={"A": 0.13, "B": 1.0})
     assert verdict_text({"verdict": found.verdict, "qualifier": found.qualifier}) == (
-        "fails here (0.13 of the printed epochs)"
+        "fails here (0.13 of the printed training)"
     )
     assert judge(claim(), frame, training={"A": 0.9, "B": 1.0}).qualifier == ""
 

@@ -1,7 +1,7 @@
 """What claims are judged on: results, scores of single items, and the floors that a trained model must be above."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -58,9 +58,17 @@ class Case:
 
     def __post_init__(self) -> None:
         self.floors: dict[str, Floor] = {}  # claims ask for the same again and again
+        self.frames: dict[str, DataFrame] = {}
         self.results = prepared(self.results)
         if self.items is not None:
             self.items = prepared(self.items)
+
+    def kept(self, name: str, asked: object, make: Callable[[], DataFrame]) -> DataFrame:
+        """A frame that several comparisons need, made once."""
+        key = json.dumps([name, asked], sort_keys=True, default=str)
+        if key not in self.frames:
+            self.frames[key] = make()
+        return self.frames[key]
 
     @cached_property
     def cells(self) -> Fields:
@@ -125,7 +133,7 @@ class Case:
             floors = floor_rows(source, known)
             if len(rows) and len(floors):
                 rows = select(rows, side)
-                self.floors[key] = above_floor(rows, floors, side, by, self._fit(rows, "trained_for_task").any())
+                self.floors[key] = above_floor(rows, floors, side, by, self._fit(rows, "trained_for_task"))
                 break
         return self.floors.setdefault(key, Floor())
 
@@ -162,28 +170,30 @@ def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     return here if len(here) else found.drop_duplicates([name for name in found if name not in ("table", "value")])
 
 
-def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str], words_count: bool) -> Floor:
-    """Hold the rows of a side against every floor, test set by test set; against word overlap only if it counts."""
+def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[str], for_task: np.ndarray) -> Floor:
+    """Hold the rows of a side against every floor, test set by test set; against word overlap only those of what was
+    trained `for_task`."""
     named = [key for key in by if key in rows]
     rows, floors = (part[["model", *named, *REPEATED, *MEASURED]] for part in (rows, floors))
     strongest = (-inf, "")
     worst = (inf, "")
     rooms = []
     overlap = ""
+    held = []
     for name in floors["model"].unique():
         floor = floors[floors["model"] == name]
         keys = [key for key in named if (floor[key] != "").any()]
         places = [*keys, *REPEATED]
-        known = mean_within(rows[[*places, *MEASURED]], places)
-        known["floor"] = beside(known, floor, keys)
-        known = known.dropna(subset=["floor"])
-        if known.empty:
-            continue
-        if name in WORDS and not words_count:
-            score, line = known[["value", "floor"]].mean()
-            if line > score:
+        asked = [(rows, True)] if name not in WORDS else [(rows[for_task], True), (rows[~for_task], False)]
+        for part, is_floor in asked:
+            known = mean_within(part[[*places, *MEASURED]], places)
+            known["floor"] = beside(known, floor, keys)
+            known = known.dropna(subset=["floor"])
+            if is_floor and len(known):
+                held.append((name, keys, places, floor, known))
+            elif len(known) and (line := known["floor"].mean()) > (score := known["value"].mean()):
                 overlap = max(overlap, f"{name} {_number(line)}, {describe(side)} {_number(score)}")
-            continue
+    for name, keys, places, floor, known in held:
         paired = beside(known, floor, [*keys, "unit"])
         known["gap"] = known["value"] - (paired if paired.notna().all() else known["floor"])
         test_sets = [key for key in ("dataset", "metric") if key in keys]

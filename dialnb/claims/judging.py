@@ -326,7 +326,7 @@ class _Judging:
         """What all trained models of the table say of the variance between trainings, and how often the model of the
         comparison was trained that was trained least; 0 if none was."""
         each = [self.claim.each] if self.claim.each and self.claim.each not in gaps else []
-        every = self.case.trained_rows(evidence.lean(self._source(rows, *each)))
+        every = self._lean(rows, *each)
         variances, freedoms, counts = [], {}, []
         for name, terms in self._terms(better, worse).items():
             here = select(every, self._each(rows)) if each else every
@@ -376,10 +376,17 @@ class _Judging:
         """Rows of single items where the claim asks for them and they were kept, else those of results; of every value
         of the column `each`."""
         claim, items = self.claim, self.case.items
+        where = claim.rows | ({} if each else self._each(rows))
         if claim.paired_over == "items" and items is not None:
-            where = claim.rows | ({} if each else self._each(rows))
-            return select(items, {name: one for name, one in where.items() if name in items})
+            where = {name: one for name, one in where.items() if name in items}
+            return self.case.kept("items", where, lambda: select(items, where))
         return select(self.case.results, claim.rows) if each else rows
+
+    def _lean(self, rows: DataFrame, each: str = "") -> DataFrame:
+        """The means of the trained models in the rows of `_source`."""
+        where = [self.claim.paired_over, self.claim.rows, each, {} if each else self._each(rows)]
+        make = lambda: self.case.trained_rows(evidence.lean(self._source(rows, each)))  # noqa: E731
+        return self.case.kept("lean", where, make)
 
     def _gaps(self, rows: DataFrame, better: Mapping, worse: Mapping) -> DataFrame:
         """The signed values of both sides of a comparison, or of the four of two gains."""
