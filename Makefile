@@ -39,6 +39,7 @@ format: setup  ## format the code and strip the notebooks
 
 figures: setup  ## redraw the figures that stand in the README
 	@$(PY) -m tools.overview figures
+	@$(PY) -m tools.effects
 
 setup:  ## make .venv and install the lock (skipped when it is up to date)
 	@command -v $(PYTHON) >/dev/null || { echo "dialnb needs Python 3.11, 3.12 or 3.13, but there is no '$(PYTHON)'. Name another: make $(or $(MAKECMDGOALS),test) PYTHON=python3.12" >&2; exit 1; }

@@ -245,16 +245,16 @@ def test_the_page_counts_every_training_of_a_pooled_record(tmp_path):
 @pytest.mark.parametrize(
     ("shares", "sentence"),
     [
-        ([0.28], "Of the failures, 1 is from 28 % of the printed epochs."),
-        ([0.28, 0.28], "Of the failures, 2 are from 28 % of the printed epochs."),
-        ([0.28, 0.067, 0.28], "Of the failures, 2 are from 28 % and 1 from 6.7 % of the printed epochs."),
+        ([0.28], "Of the failures, 1 is from 28 % of the printed training."),
+        ([0.28, 0.28], "Of the failures, 2 are from 28 % of the printed training."),
+        ([0.28, 0.067, 0.28], "Of the failures, 2 are from 28 % and 1 from 6.7 % of the printed training."),
     ],
 )
 def test_the_first_page_says_from_how_much_training_failures_are(tmp_path, monkeypatch, shares, sentence):
     """Failures have a verdict: they are not among what keeps the rest from one."""
     group = gather([reporting.write_run(tmp_path / "run", "dse", pd.DataFrame())])[0]
     claims = group.judged.frame.head(1 + len(shares))
-    limits = [f"{share} of the printed epochs" for share in shares]
+    limits = [f"{share} of the printed training" for share in shares]
     judged = claims.assign(
         verdict=["undecided", *["fails"] * len(shares)],
         qualifier=["one training", *limits],

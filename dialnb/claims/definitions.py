@@ -18,8 +18,8 @@ sides are readings of one and the same trained model, so that test items are its
 (the paper leaves a choice open that decides the claim: it is judged with these fields under each); `printed` (fields of
 the paper check, where the paper prints its numbers elsewhere); `split` {column: {value: words}} (one claim per value,
 with the words after its statement, or with `words` and fields of its own); `lacking` (why rows are missing); `ours` (a
-claim that the paper does not make); `headline` (the paper's abstract or conclusion rests on it). A
-side that names several models stands for their mean.
+claim that the paper does not make); `headline` (a few words for a figure: the paper's abstract or
+conclusion rests on it). A side that names several models stands for their mean.
 """
 
 from collections import Counter
@@ -69,7 +69,7 @@ class Claim:
     printed: Fields = field(default_factory=dict)
     lacking: str = ""
     ours: bool = False
-    headline: bool = False
+    headline: str = ""
 
     @property
     def tables(self) -> list[str]:
@@ -120,6 +120,7 @@ def _split(entry: Fields) -> list[Fields]:
         part = {
             "id": f"{entry['id']}-{first.lower().replace(' ', '-')}",
             "statement": f"{entry['statement'].rstrip('.')}, {fields.pop('words')}.",
+            "headline": f"{entry['headline']}, {first}" if entry.get("headline") else "",
             "rows": {
                 **entry.get("rows", {}),
                 column: [first, *others] if others else value,

@@ -80,7 +80,7 @@ SCHEMA = {
     "where": "where the paper says so",
     "kind": "gain, ordering, trend, statistic or value",
     "ours": "whether it is a claim of ours, beyond the paper",
-    "headline": "whether the paper's abstract or conclusion rests on it",
+    "headline": "a few words, where the paper's abstract or conclusion rests on the claim",
     "margin": "the line that a gain must be above, or how far a value may be from the printed one",
     "verdict": "one of the words in papers/JUDGE.md, which says what each means",
     "estimate": "what was measured, of the weakest comparison where the claim has several; null where nothing was",
