@@ -93,7 +93,10 @@ def judge_claims(
         try:
             verdict = _under_all_readings(claim, case) if claim.readings else judge(claim, case)
         except Unjudged as unjudged:
-            verdict = Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
+            if claim.lacking:
+                verdict = Verdict(NOT_RUN, reason=claim.lacking)
+            else:
+                verdict = Verdict(NOT_RUN, qualifier=unjudged.qualifier, reason=str(unjudged))
         except Lacking as lacking:
             verdict = Verdict(NOT_RUN, reason=claim.lacking or _why_not(claim, reasons) or str(lacking))
         except DataError as error:
@@ -294,7 +297,7 @@ class _Judging:
             within = max(abs(of_all.low), abs(of_all.high)) < QUARTER * printed
             verdict = NO_EFFECT if within else NOT_AT_SIZE if of_all.high < HALF * printed else UNDECIDED
         joint = ""
-        if verdict == UNDECIDED and found.high < claim.margin:  # alone it would fail: show what leaves it open
+        if verdict != FAILS and found.high < claim.margin:  # alone it would fail: show what leaves it open
             found, joint = of_all, f" that covers all {pairs} comparisons at 95 %"
         yield (
             "",
@@ -415,7 +418,8 @@ class _Judging:
             asked = replace(claim, **claim.printed).rows | self._each(rows)
             if "dataset" in rows:
                 here = {dataset_name(name) for name in rows["dataset"].unique()}
-                asked = asked | {"dataset": [name for name, all_of in stands_for(slug).items() if here & all_of]}
+                names = [name for name, all_of in stands_for(slug).items() if here & all_of]
+                asked = asked | {"dataset": [*names, None]}
             return _as_printed(replace(claim, printed={}), slug, rows=asked, **changes).estimate
         except DataError:
             return None
