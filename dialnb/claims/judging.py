@@ -339,8 +339,8 @@ class _Judging:
             side = gaps[gaps["side"] == name]
             counts.append(side["training"].nunique())
             cells = side[evidence.cell_names(side)].drop_duplicates().astype(str)
-            models = [as_list(where.get("model", "")) for _, where in terms]
-            if len({str(each_of) for each_of in models}) == 1:  # any model may stand in their place
+            several = max(select(here, where)["model"].nunique() for _, where in terms)
+            if len({str(where.get("model")) for _, where in terms}) == 1:  # any model may stand in their place
                 terms = [
                     (factor, {key: one for key, one in where.items() if key != "model"}) for factor, where in terms
                 ]
@@ -349,7 +349,7 @@ class _Judging:
                 of = each
             found = evidence.spreads(every, terms, cells, of)
             weights = found["freedom"].sum()
-            variance = (found["variance"] * found["freedom"]).sum() / weights / len(models[0]) if weights else nan
+            variance = (found["variance"] * found["freedom"]).sum() / weights / several if weights else nan
             variances.append(float(variance))
             freedoms |= {f"{terms} {key}": freedom for key, freedom in found["freedom"].items()}
         known = any(variance == variance for variance in variances)
@@ -379,7 +379,7 @@ class _Judging:
         """Rows of single items where the claim asks for them and they were kept, else those of results; of every value
         of the column `each`."""
         claim, items = self.claim, self.case.items
-        where = claim.rows | ({} if each else self._each(rows))
+        where = {**claim.rows, **({} if each else self._each(rows))}
         if claim.paired_over == "items" and items is not None:
             where = {name: one for name, one in where.items() if name in items}
             return self.case.kept("items", where, lambda: select(items, where))
@@ -415,7 +415,7 @@ class _Judging:
             if "pairs" in claim.printed:  # of other models than ours: the weakest of them
                 return _as_printed(claim, slug).estimate
             changes = {"pairs": ((better, worse),), "each": "", "order": (), "margin": 0.0}
-            asked = replace(claim, **claim.printed).rows | self._each(rows)
+            asked = {**replace(claim, **claim.printed).rows, **self._each(rows)}
             if "dataset" in rows:
                 here = {dataset_name(name) for name in rows["dataset"].unique()}
                 names = [name for name, all_of in stands_for(slug).items() if here & all_of]
@@ -427,9 +427,10 @@ class _Judging:
     def trend(self, rows: DataFrame, *_: Any) -> Parts:
         """The shape of a curve, or of the gap between two."""
         claim = self.claim
-        over = claim.trend["over"]
-        shape = claim.trend.get("shape", "rising")
-        at = claim.trend.get("at")
+        trend = claim.trend or {}
+        over = trend["over"]
+        shape = trend.get("shape", "rising")
+        at: Any = trend.get("at")
         sides = [claim.better, claim.worse] if claim.worse else [claim.better]
         used = _of(rows, sides)
         floor = self._floor(rows, sides)
@@ -440,7 +441,7 @@ class _Judging:
         single = len(curves) == 1 and y.shape[:2] == (1, 1)
         others = self._other_curves(rows, x)
         if shape in ("rising", "falling"):
-            logarithmic = claim.trend.get("scale") == "log"
+            logarithmic = trend.get("scale") == "log"
             if single:
                 slope = slope_interval(np.log(x) if logarithmic else x, y[0, 0])
             else:
@@ -491,8 +492,9 @@ class _Judging:
     def statistic(self, rows: DataFrame, *_: Any) -> Parts:
         """A number of every cell, or the agreement of two rankings of the models, that must lie in a range."""
         claim = self.claim
-        limits = claim.statistic["range"]
-        sides = claim.statistic.get("between")
+        asked = claim.statistic or {}
+        limits = asked["range"]
+        sides = asked.get("between")
         if sides:
             if self.case.printed:
                 raise Lacking("a correlation over the printed models is no check")
@@ -507,15 +509,17 @@ class _Judging:
         keys = evidence.cell_names(cells)
         for name, part in cells.groupby(keys) if keys else [((), cells)]:
             values = part["value"].to_numpy()
-            counted = Interval(*[float(values[0])] * 3, 1, "counted")
+            number = float(values[0])
+            counted = Interval(number, number, number, 1, "counted")
             found = mean_interval(values) if len(values) > 1 else counted
             label = " ".join(map(str, filter(None, name)))
             yield label, self._worded(_inside(found, *limits), found, rows, trained=False)
 
     def value(self) -> Verdict:
         """An absolute value, judged only where encoder and data are the paper's: within `margin` of what is printed."""
-        compared = compare_table(self.case.slug, self.claim.published["table"], self.case.results).rows
-        cell = select(compared, self.claim.published).iloc[0]
+        published = self.claim.published or {}
+        compared = compare_table(self.case.slug, published["table"], self.case.results).rows
+        cell = select(compared, published).iloc[0]
         if cell.status != "ran":
             label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
             raise Lacking(f"{label}: {cell.note}")
