@@ -35,6 +35,7 @@ PROFILES = {
         "encoder": {"type": "encoder", "default": "mini", "help": "the start"},
         "raw_start": {"type": "str", "default": "as it comes", "help": "the start again"},
         "raw_start_per_seed": {"type": "bool", "default": False, "help": "one of every seed"},
+        "raw_learning_rate": {"type": "float?", "default": None, "help": "its rate"},
         "corpus": {"type": "str", "default": "bundled", "help": "dialogues"},
         "dialogues": {"type": "int", "default": 12, "help": "so many"},
         "data": {"type": "str", "default": "bundled", "help": "level"},
@@ -182,6 +183,13 @@ def test_a_raw_start_per_seed_is_where_the_trainings_of_that_seed_begin(project,
     assert [stage.cached for stage in shared.stages] == [True], "the start that all seeds share is that of seed 1"
     more = {"DSE": replace(models["DSE"], seeds=(1, 2, 3))}
     assert {seed for _, seed in run.train(more).results} == {1, 2, 3}, "a seed of a later cell has its own"
+
+
+def test_a_raw_start_is_trained_at_its_own_rate(project):
+    settings = {"raw_start": "masked words", "raw_learning_rate": 4e-4}
+    run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "rate")
+    ((_, inputs),) = run.raw_starts([1]).values()
+    assert inputs["settings"].learning_rate == 4e-4
 
 
 def test_what_starts_from_another_encoder_does_not_wait_for_the_raw_start(project, talks, monkeypatch):

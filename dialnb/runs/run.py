@@ -291,7 +291,10 @@ class Run:
             return {}
         s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
         data, encoder = Dialogues(self.corpus(s), s["dialogues"]), load_encoder(self.settings["encoder"])
-        model = Model(wanted[0].recipe, data=data, settings={"max_steps": None})
+        rate = self.settings.get("raw_learning_rate")
+        model = Model(
+            wanted[0].recipe, data=data, settings={"max_steps": None} | ({"learning_rate": rate} if rate else {})
+        )
         return {raw: job_of(s, model, encoder, 1 if raw.seed is None else raw.seed) for raw in wanted}
 
     def open_raw(self, raw: RawStart, result: Fields) -> None:
