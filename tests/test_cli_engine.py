@@ -69,11 +69,11 @@ def test_the_raw_start_of_an_mpnet_says_how_it_was_laid_out_and_its_loss_on_held
 
 
 @pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
-def test_an_mpnet_trains_as_it_comes(recipe, corpus, tmp_path, monkeypatch):
+def test_an_mpnet_trains_as_it_comes(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
     tiny.encoder("mpnet").save(tmp_path / "start")
-    given = ["--set", "max_steps=1", "--set", "batch_size=4", "--encoder", str(tmp_path / "start")]
-    assert main(["train", recipe, "--corpus", str(corpus), "-o", str(tmp_path / "out"), *given]) == 0
+    given = ["--cap", "60", "--set", "max_steps=1", "--set", "batch_size=4", "--encoder", str(tmp_path / "start")]
+    assert main(["train", recipe, "--corpus", "bundled", "-o", str(tmp_path / "out"), *given]) == 0
     assert load_encoder(tmp_path / "out").transformer.config.model_type == "mpnet"
 
 

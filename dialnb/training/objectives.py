@@ -142,7 +142,8 @@ class MaskedLanguageModel(Objective):
         """The terms, which share the hidden states."""
         places, labels = _masked(batch, packed)
         if not len(labels):
-            return {"mlm": states.sum() * 0.0}
+            learns = states if states.requires_grad else next(self.head.parameters())  # the encoder may be frozen
+            return {"mlm": learns.sum() * 0.0}
         logits = self.head(states[places], encoder.transformer.get_input_embeddings().weight)
         return {"mlm": losses.masked_language_model_loss(logits, labels)}
 
