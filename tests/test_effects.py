@@ -19,11 +19,11 @@ from tools.effects import headlines
 def test_printed_tables_verdicts_and_effects_come_as_data_frames_from_one_import():
     assert published("tadse", "T3").query("column == 'Average' and model == 'TaDSE'")["value"].item() == 83.64
     frame = verdicts()
-    assert set(frame["paper"]) > set(SLUGS) and set(frame["verdict"]) <= set(VERDICTS)
-    assert list(frame) == ["paper", *SCHEMA] and len(verdicts("dse")) == len(load_claims("dse"))
+    assert set(frame["slug"]) > set(SLUGS) and set(frame["verdict"]) <= set(VERDICTS)
+    assert list(frame) == ["slug", *SCHEMA] and len(verdicts("dse")) == len(load_claims("dse"))
     gains = effects()
     assert set(gains["size"]) <= {"", *SIZES} and gains["printed"].notna().all()
-    assert gains[gains["paper"] == "ums"]["printed"].abs().max() > 1, "in points, as of the other papers"
+    assert gains[gains["slug"] == "ums"]["printed"].abs().max() > 1, "in points, as of the other papers"
     with pytest.raises(DialnbError, match="did you mean 'dse'"):
         verdicts("dsee")
 

@@ -25,11 +25,11 @@ NUMBERS = ["printed", "estimate", "low", "high"]
 def headlines() -> pd.DataFrame:
     """The headline claims of the records, in points of a hundred."""
     frame = verdicts()
-    frame = frame[frame["headline"].astype(bool) & frame["paper"].isin(SLUGS)].copy()
-    points = (frame["paper"] == "ums").map({True: 100.0, False: 1.0})  # its scores are fractions
+    frame = frame[frame["headline"].astype(bool) & frame["slug"].isin(SLUGS)].copy()
+    points = (frame["slug"] == "ums").map({True: 100.0, False: 1.0})  # its scores are fractions
     frame[NUMBERS] = frame[NUMBERS].astype(float).mul(points, axis=0)
     frame["outcome"] = frame["verdict"].replace({HOLDS: "holds"} | dict.fromkeys(NEGATIVE, "does not"))
-    return frame.assign(slug=frame["paper"], paper=frame["paper"].map(lambda slug: load_paper(slug).name))
+    return frame.assign(paper=frame["slug"].map(lambda slug: load_paper(slug).name))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

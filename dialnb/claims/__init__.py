@@ -10,7 +10,7 @@ ROOMS = {
     "case": "Case training_shares",
     "judging": "judge judge_claims",
     "papers": "compare_table load_paper published",
-    "verdicts": "DECIDED FAILS HOLDS MARKS MEANINGS NEGATIVE NOT_RUN SCHEMA SIZES VERDICTS Judged Verdict "
+    "verdict": "DECIDED FAILS HOLDS MARKS MEANINGS NEGATIVE NOT_RUN SCHEMA SIZES VERDICTS Judged Verdict "
     "interval_text strength verdict_text",
     "records": "effects verdicts",
 }

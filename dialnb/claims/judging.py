@@ -32,7 +32,7 @@ from dialnb.claims.comparison import printed_rows
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
 from dialnb.claims.papers import FLOORS, OWN, compare_table, dataset_name, load_cells, load_paper, matches, select
-from dialnb.claims.verdicts import (
+from dialnb.claims.verdict import (
     CONTRADICTED,
     ENOUGH,
     FAILS,

@@ -8,19 +8,8 @@ from dialnb.claims.papers import STUDIES
 from dialnb.errors import DataError, check_known
 from dialnb.files import project_root, read_json
 
-EFFECT = [
-    "paper",
-    "id",
-    "statement",
-    "headline",
-    "printed",
-    "estimate",
-    "low",
-    "high",
-    "size",
-    "verdict",
-    "train_seeds",
-]
+EFFECT = ["slug", "id", "statement", "headline", "ours", "verdict", "size", "train_seeds"]
+NUMBERS = ["printed", "estimate", "low", "high"]
 
 
 def verdicts(slug: str = "", profile: str = "gpu") -> pd.DataFrame:
@@ -36,7 +25,7 @@ def verdicts(slug: str = "", profile: str = "gpu") -> pd.DataFrame:
     found = []
     for each in [slug] if slug else STUDIES:
         records = read_json(project_root() / "papers" / each / "results" / profile / "claims.json")
-        found += [{"paper": each} | record for record in records or ()]
+        found += [{"slug": each} | record for record in records or ()]
     if not found:
         raise DataError(f"nothing is recorded of {slug or 'any paper'} with the profile {profile!r}")
     return pd.DataFrame(found)
@@ -51,8 +40,7 @@ def effects(slug: str = "", profile: str = "gpu") -> pd.DataFrame:
     [12.9, 'smaller than printed']
     """
     frame = verdicts(slug, profile)
-    frame = frame[frame["printed"].notna() & frame["estimate"].notna()][EFFECT].reset_index(drop=True)
-    numbers = ["printed", "estimate", "low", "high"]
-    points = (frame["paper"] == "ums").map({True: 100.0, False: 1.0})  # its scores are fractions
-    frame[numbers] = frame[numbers].astype(float).mul(points, axis=0).round(4)
+    frame = frame[frame["printed"].notna() & frame["estimate"].notna()][[*EFFECT, *NUMBERS]].reset_index(drop=True)
+    points = (frame["slug"] == "ums").map({True: 100.0, False: 1.0})  # its scores are fractions
+    frame[NUMBERS] = frame[NUMBERS].astype(float).mul(points, axis=0).round(4)
     return frame

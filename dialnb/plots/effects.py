@@ -10,6 +10,8 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0
 """Inches, at which the figure is printed as it is."""
 ROW = 0.175
 """Inches of a claim."""
+FARTHEST = 25
+"""Points up to which a printed gain is drawn; of a larger one the number is shown."""
 LOOKS = {
     "holds": {"color": BLUE, "marker": "o", "markerfacecolor": BLUE},
     "does not": {"color": RED, "marker": "s", "markerfacecolor": RED},
@@ -43,7 +45,11 @@ def printed_and_ours(data: DataFrame, *, width: float = PAGE_WIDTH) -> Figure:
             else:
                 axes.plot([claim.low, claim.high], [place, place], color=look["color"], lw=1.6, solid_capstyle="butt")
                 axes.plot(claim.estimate, place, markersize=4.2, **look)
-                axes.plot(claim.printed, place, markersize=4.6, zorder=3, **PRINTED)
+                if claim.printed > FARTHEST:
+                    words = f"{claim.printed:.0f} →"
+                    axes.text(FARTHEST, place, words, color=INK, fontsize=size, va="center", ha="right")
+                else:
+                    axes.plot(claim.printed, place, markersize=4.6, zorder=3, **PRINTED)
             places.append(place)
             labels.append(claim.headline)
             place += 1
