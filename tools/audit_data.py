@@ -75,7 +75,22 @@ def write(folder: Path, name: str, text: str | bytes) -> None:
 
 
 def without(*names: str) -> Change:
-    return lambda folder: [(folder / name).unlink() for name in names]
+    def change(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return change
+
+
+def a_folder(name: str) -> Change:
+    return lambda folder: (folder / name).mkdir()
+
+
+def a_pickle(name: str) -> Change:
+    def change(folder: Path) -> None:
+        torch.save({}, folder / name)
+
+    return change
 
 
 def wordpieces(*words: str) -> dict[str, Any]:
@@ -169,14 +184,8 @@ ODD: dict[str, Change] = {
     "weights with a header of 2 EB": text_in("model.safetensors", b"\xff" * 8 + b"{}"),
     "weights with a broken header": text_in("model.safetensors", (2).to_bytes(8, "little") + b"[]"),
     "weights are missing": without("model.safetensors"),
-    "weights are a folder": lambda folder: (
-        (folder / "model.safetensors").unlink(),
-        (folder / "model.safetensors").mkdir(),
-    ),
-    "weights are a pickle": lambda folder: (
-        without("model.safetensors")(folder),
-        torch.save({}, folder / "pytorch_model.bin"),
-    ),
+    "weights are a folder": both(without("model.safetensors"), a_folder("model.safetensors")),
+    "weights are a pickle": both(without("model.safetensors"), a_pickle("pytorch_model.bin")),
     # shards
     "an index that names a pickle": sharded(dict.fromkeys(NAMES, "model-1.bin"), "model-1.bin"),
     "an index that names a file elsewhere": sharded(dict.fromkeys(NAMES, str(MINI / "model.safetensors"))),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ class Case:
         shares = []
         for number in range(len(known)):
             row = known.iloc[number : number + 1]
-            rule = next((rule for rule in rules if matches(row, rule.get("rows", {})).all()), {})
+            rule: Fields = next((rule for rule in rules if matches(row, rule.get("rows", {})).all()), {})
             shares.append(self.training.get(rule.get("name", "").format(**row.iloc[0])))
         least = min((share for share in shares if share is not None), default=None)
         return None if least is None or (None in shares and least >= 0.5) else least
@@ -138,7 +139,7 @@ class Case:
         return self.floors.setdefault(key, Floor())
 
 
-def training_shares(times: DataFrame | None, slug: str, settings: Mapping = {}) -> dict[str, float]:
+def training_shares(times: DataFrame | None, slug: str, settings: Mapping[str, Any] = {}) -> dict[str, float]:
     """The share of the printed training that each training had, by its name in a run's table of training times.
 
     It is examples seen by examples printed where cells.yaml has the latter (`printed_examples`), else steps by those
@@ -161,7 +162,7 @@ def training_shares(times: DataFrame | None, slug: str, settings: Mapping = {}) 
 def floor_rows(results: DataFrame, where: Fields) -> DataFrame:
     """Rows of floors that stand for the same measurement; what a floor does not name, it does not depend on, and it has
     neither the encoder nor the method of a model."""
-    asked = {"model": FLOORS}
+    asked: dict[str, Any] = {"model": FLOORS}
     for name, wanted in where.items():
         if name not in ("model", "table", "encoder", "method"):
             asked[name] = [*as_list(wanted), None]
@@ -205,7 +206,7 @@ def above_floor(rows: DataFrame, floors: DataFrame, side: Fields, by: Sequence[s
             against = f"{'not surely above ' * (score > line)}{name} {_number(line)}"
             worst = min(worst, (low, f"{describe(side)} {_number(score)}, {against}"))
             rooms.append(score - line)
-    return Floor(strongest[1], worst[0] > 0, worst[1], np.mean(rooms or inf), overlap)
+    return Floor(strongest[1], worst[0] > 0, worst[1], float(np.mean(rooms or inf)), overlap)
 
 
 def beside(rows: DataFrame, floor: DataFrame, keys: list[str]) -> pd.Series:

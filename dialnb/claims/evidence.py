@@ -7,6 +7,7 @@ All rows here are those of `dialnb.claims.rows.prepared`.
 
 from collections.abc import Mapping, Sequence
 from math import atanh, sqrt, tanh
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,7 @@ def added(parts: Sequence[DataFrame]) -> DataFrame:
     side, names = every["side"].factorize()
     seen = np.zeros((place.max(initial=-1) + 1, len(names)), bool)
     seen[place, side] = True
-    return every[seen.all(1)[place]] if len(names) == len(terms) else every[:0]
+    return every[np.all(seen, axis=1)[place]] if len(names) == len(terms) else every[:0]
 
 
 def lean(rows: DataFrame) -> DataFrame:
@@ -116,7 +117,7 @@ def lean(rows: DataFrame) -> DataFrame:
 def spreads(rows: DataFrame, terms: Sequence[tuple[float, Fields]], cells: DataFrame, of: Sequence[str]) -> DataFrame:
     """The variance between the trainings of a sum over these cells of lean rows, and its degrees of freedom, for each
     value of the columns `of` that has two trainings or more of every cell."""
-    total = None
+    total: Any = None
     for factor, where in terms:
         names = [name for name in cells if name in rows]
         wanted = cells[names].drop_duplicates()
@@ -157,7 +158,11 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     trainings = [sorted(set.intersection(*each)) for each in zip(*scored)]
     if not all(trainings):
         raise Lacking("no training that was scored on every test set")
-    return [_stratum([table.loc[each] for table, each in zip(sides, trainings)], *facts) for sides, *facts in tables]
+    found = []
+    for sides, clusters, weight, variance in tables:
+        kept = [table.loc[each] for table, each in zip(sides, trainings)]
+        found.append(_stratum(kept, clusters, weight, variance))
+    return found
 
 
 def numbers_of(frame: DataFrame, names: Sequence[str]) -> ndarray:
@@ -217,7 +222,8 @@ def curves(
 ) -> tuple[ndarray, list[ndarray]]:
     """x, and for each side y as [trainings, units, x]: the mean curve over cells; of two, the second is negative."""
     keys = [*by, over]
-    long = (differences if len(sides) == 2 else measured)(rows, *sides, keys)
+    first, *second = sides
+    long = differences(rows, first, second[0], keys) if second else measured(rows, first, keys)
     if over not in long:
         raise Lacking(f"the rows have no column {over!r}")
     long = long.assign(**{over: pd.to_numeric(long[over].astype(object))})

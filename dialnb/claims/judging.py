@@ -146,7 +146,7 @@ def _printed_case(slug: str) -> Case:
 def _as_printed(claim: Claim, slug: str, **changes: Any) -> Verdict:
     """The verdict on what the paper's cells say of a claim."""
     case = _printed_case(slug)
-    asked = replace(claim, **claim.printed | changes, paired_over="seeds", readings={})
+    asked = replace(claim, **{**claim.printed, **changes}, paired_over="seeds", readings={})
     rows = {name: one for name, one in asked.rows.items() if name in case.results and name not in UNPRINTED}
     return judge(replace(asked, rows=rows), case)
 
@@ -319,7 +319,7 @@ class _Judging:
         claim = self.claim
         terms = [(claim.times, better), (-1.0, worse)]
         terms += [(-1.0, claim.than["better"]), (1.0, claim.than["worse"])] if claim.than else []
-        sides = {}
+        sides: dict[str, list[tuple[float, Mapping]]] = {}
         for factor, where in terms:
             name = "one model" if claim.one_model else evidence.side_name(where)
             sides.setdefault(name, []).append((factor, where))
@@ -330,7 +330,8 @@ class _Judging:
         comparison was trained that was trained least; 0 if none was."""
         each = [self.claim.each] if self.claim.each and self.claim.each not in gaps else []
         every = self._lean(rows, *each)
-        variances, freedoms, counts = [], {}, []
+        variances, counts = [], []
+        freedoms: dict[Any, Any] = {}
         for name, terms in self._terms(better, worse).items():
             here = select(every, self._each(rows)) if each else every
             if not any(matches(here, where).any() for _, where in terms):
@@ -476,14 +477,15 @@ class _Judging:
 
     def _other_curves(self, rows: DataFrame, x: ndarray) -> list[ndarray]:
         """The curves of the other trained models of these rows, as far as they have the same places."""
-        claim, found = self.claim, []
+        claim, found = self.claim, list[ndarray]()
+        over = (claim.trend or {})["over"]
         named = {name for side in (claim.better, claim.worse or {}) for name in as_list(side.get("model", []))}
         for model in rows["model"].unique() if named else ():
-            where = claim.better | {"model": model}
+            where = {**claim.better, "model": model}
             if model in named or not self.case.trained(select(rows, where)):
                 continue
             try:
-                places, curves = evidence.curves(rows, [where], claim.trend["over"], claim.by, claim.paired_over)
+                places, curves = evidence.curves(rows, [where], over, claim.by, claim.paired_over)
             except DataError:
                 continue
             found += curves if np.array_equal(places, x) else []

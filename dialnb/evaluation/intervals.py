@@ -142,7 +142,7 @@ def _between(means: Sequence[ndarray], prior: Prior | None) -> Part:
     """The variance of a sum of means over trainings, each side's shrunk towards the prior."""
     parts = []
     for number, values in enumerate(means):
-        variance, freedom = (values.var(ddof=1), len(values) - 1) if len(values) > 1 else (0.0, 0)
+        variance, freedom = (values.var(ddof=1), len(values) - 1.0) if len(values) > 1 else (0.0, 0.0)
         expected = prior.variances[number] if prior else nan
         if isfinite(expected):
             variance = (PRIOR * expected + freedom * variance) / (PRIOR + freedom)

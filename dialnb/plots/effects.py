@@ -1,5 +1,7 @@
 """The gains that papers print next to those that were measured, one row a claim."""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pandas import DataFrame
@@ -12,13 +14,19 @@ ROW = 0.175
 """Inches of a claim."""
 FARTHEST = 25
 """Points up to which a printed gain is drawn; of a larger one the number is shown."""
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "holds": {"color": BLUE, "marker": "o", "markerfacecolor": BLUE},
     "does not": {"color": RED, "marker": "s", "markerfacecolor": RED},
     "undecided": {"color": INK, "marker": "^", "markerfacecolor": "white"},
 }
 """How ours look, by what came out; of any other outcome its words are shown."""
-PRINTED = {"color": ORANGE, "marker": "D", "markerfacecolor": "none", "markeredgewidth": 1.2, "linestyle": ""}
+PRINTED: dict[str, Any] = {
+    "color": ORANGE,
+    "marker": "D",
+    "markerfacecolor": "none",
+    "markeredgewidth": 1.2,
+    "linestyle": "",
+}
 
 
 @drawn_from("paper", "headline", "outcome", "printed", "estimate", "low", "high")
