@@ -436,7 +436,7 @@ def test_rows_that_cannot_be_told_apart_are_an_error_that_names_the_column(gener
 def test_recorded_reasons_reach_the_verdict():
     gap = [{"table": "T2", "model": "PairSupCon", "reason": "needs the hub"}]
     judged = judge_claims("dse", rows({"DSE": [50.0, 51.0]}, method="prototype-code"), gap).frame.set_index("id")
-    assert judged.loc["supervised-intents", "reason"] == "here not run; PairSupCon: needs the hub"
+    assert judged.loc["supervised-intents", "reason"] == "here: not run; PairSupCon: needs the hub"
 
 
 def test_what_one_dataset_lacks_is_no_reason_of_a_claim_about_another():
@@ -680,7 +680,7 @@ def test_what_limits_a_verdict_is_named_and_only_that_would_decide_it():
     assert to_decide(trainings, 0.0)[0] == "trainings" and 3 < to_decide(trainings, 0.0)[1] < 20
     assert to_decide(items, 0.0, units=False) == ("units", None)
     assert to_decide(draws, 0.0, units=False) == ("units", None), "with two draws no number of trainings decides"
-    assert to_decide(draws, 0.0) == ("units", 5), "of Student's t: 12.7 of two draws, 2.8 of five"
+    assert to_decide(draws, 0.0) == ("units", 6), "of Student's t: 12.7 of two draws, 3.2 of six"
 
 
 def test_what_trainings_and_units_have_in_common_goes_away_with_more_trainings(generator):

@@ -37,7 +37,7 @@ def effects(slug: str = "", profile: str = "gpu") -> pd.DataFrame:
 
     >>> frame = effects("dse").set_index("id")
     >>> frame.loc["headline-13", ["printed", "size"]].tolist()
-    [12.9, 'smaller than printed']
+    [12.915, 'smaller than printed']
     """
     frame = verdicts(slug, profile)
     frame = frame[frame["printed"].notna() & frame["estimate"].notna()][[*EFFECT, *NUMBERS]].reset_index(drop=True)
