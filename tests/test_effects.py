@@ -8,7 +8,7 @@ import matplotlib
 import pandas as pd
 import pytest
 
-from dialnb.claims import SCHEMA, SIZES, VERDICTS, effects, load_claims, published, verdicts
+from dialnb.claims import MEANINGS, SCHEMA, SIZES, VERDICTS, effects, load_claims, published, verdicts
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import DialnbError
 from dialnb.files import project_root
@@ -62,3 +62,9 @@ def test_ours_are_told_apart_by_form_as_well_as_by_colour():
     marks = [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "")]
     assert sorted(marks) == sorted(["o", "s", "^", "D", "D", "D"])
     assert "not run" in [text.get_text() for text in axes.texts]
+
+
+def test_the_page_about_the_judge_says_what_each_word_means_as_the_judge_does():
+    page = (project_root() / "papers" / "JUDGE.md").read_text("utf-8")
+    assert all(f"| *{verdict}* | {meaning} |" in page for verdict, meaning in MEANINGS.items())
+    assert all(size.split()[0] in page.lower() for size in SIZES)
