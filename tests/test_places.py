@@ -316,6 +316,9 @@ def test_a_real_encoder_has_the_vectors_of_sentence_transformers(name, encoder_m
     assert loaded.dim == weights["hidden_size"] == theirs.get_embedding_dimension()
 
 
+PARAMETERS = 109_486_464  # of all-mpnet-base-v2 as published; its table of relative positions has 32 rows of 12 heads
+
+
 def test_mpnet_has_the_vectors_of_sentence_transformers_and_moves_when_laid_out_as_bert(mpnet):
     from sentence_transformers import SentenceTransformer
 
@@ -326,6 +329,6 @@ def test_mpnet_has_the_vectors_of_sentence_transformers_and_moves_when_laid_out_
     before = loaded.encode(texts)
     np.testing.assert_allclose(before, theirs.encode(texts), atol=1e-5)
     laid_out = lay_out_as_bert(loaded)
-    assert laid_out.packed and sum(map(torch.numel, laid_out.transformer.state_dict().values())) == 109_486_848
+    assert laid_out.packed and sum(map(torch.numel, laid_out.transformer.state_dict().values())) == PARAMETERS - 32 * 12
     cosines = (before * laid_out.encode(texts)).sum(1)
-    assert (cosines < 0.95).all(), "what the missing table costs"
+    assert (cosines[[0, 2, 3]] < 0.9).all(), "what the missing table costs texts that have words"
