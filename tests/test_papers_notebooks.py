@@ -32,7 +32,7 @@ class Expected(NamedTuple):
 
 PAPERS = {
     "dse": Expected({"T1"}, {"F1", "F2", "geometry", "training"},
-                    {"raw-intents", "out-of-scope", "utterance-selection", "dialogue-selection"}),
+                    {"raw-intents", "out-of-scope", "utterance-selection"}),
     "dialoguecse": Expected(set(), {"F1", "F2", "geometry", "matching", "spaces", "training"},
                             {"i2-over-siamese-mdc", "over-self-supervised-mdc", "mean-over-cls-mdc"}),
     "ums": Expected(set(), {"F1", "F2", "F3", "F4", "geometry", "terms", "training"},

@@ -238,9 +238,7 @@ def test_a_sweep_that_cannot_run_is_refused_with_a_sentence(wrong, error, words)
 
 
 def test_a_table_is_not_made_of_runs_that_did_not_finish(tmp_path):
-    write_json(
-        tmp_path / "run.json",
-        {"slug": "dse", "profile": "smoke", "status": "failed", "reason": "cell 3 raised ValueError"},
-    )
+    record = {"slug": "dse", "profile": "smoke", "status": "failed", "reason": "cell 3 raised ValueError"}
+    write_json(tmp_path / "run.json", record | {"parameters": {}, "stages": []})
     with pytest.raises(DataError, match="not finished \\(failed: cell 3 raised ValueError\\)"):
         merge([tmp_path])
