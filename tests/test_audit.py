@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 
 from dialnb.errors import DataError
 from tools.audit import __main__ as audit
-from tools.audit import commands, reports
+from tools.audit import reports
 from tools.audit.made import DAMAGES, SECRET, make_run
-from tools.audit.outcomes import CARD, REFUSED, SOUND, WRONG, Tried, tried, tried_command
+from tools.audit.mirrors import LIES, lying_mirrors
+from tools.audit.outcomes import AGAIN, CARD, REFUSED, SOUND, WRONG, Tried, tried, tried_command
 
 
 def raises(error: BaseException) -> None:
@@ -21,6 +23,8 @@ def test_an_error_of_ours_is_a_sentence_and_any_other_is_wrong():
     assert tried("a", lambda: raises(DataError("it is cut"))) == Tried("a", REFUSED, "it is cut")
     assert tried("b", lambda: raises(KeyError("x"))) == Tried("b", WRONG, "KeyError: 'x'")
     assert tried("c", lambda: None).outcome == SOUND
+    assert tried("d", lambda: 1, lambda value: SOUND if value == 2 else WRONG).outcome == WRONG
+    assert tried("e", lambda: raises(DataError("two\nlines"))).outcome == WRONG
 
 
 def test_a_command_is_wrong_if_it_raises_or_says_more_than_a_sentence(monkeypatch, tmp_path):
@@ -38,12 +42,14 @@ def test_the_table_counts_each_family_and_names_what_is_wrong(monkeypatch, capsy
     def family(folder):
         """Things that break."""
         assert not list(folder.iterdir())
-        return iter([Tried("one", REFUSED), Tried("two", CARD), Tried("three", WRONG, "KeyError")])
+        return iter(
+            [Tried("one", REFUSED), Tried("two", CARD), Tried("three", WRONG, "KeyError"), Tried("four", AGAIN)]
+        )
 
     monkeypatch.setattr(audit, "FAMILIES", (family,))
     assert audit.audit() == 1
     said = capsys.readouterr()
-    assert "| Things that break | 3 | 1 | 1 | – | 1 |" in said.out
+    assert "| Things that break | 4 | 1 | 1 | 1 | – | 1 |" in said.out
     assert "Things that break: three: KeyError" in said.err
     assert audit.audit(["other"]) == 0
 
@@ -68,5 +74,24 @@ def test_every_damage_changes_a_file(kind, tmp_path):
 
 
 def test_every_family_has_a_name_of_its_own():
-    names = [family.__doc__ for family in (*reports.FAMILIES, *commands.FAMILIES)]
+    names = [family.__doc__ for family in audit.FAMILIES]
     assert all(names) and len(set(names)) == len(names)
+
+
+def test_a_mirror_that_gives_other_bytes_is_seen(tmp_path, monkeypatch):
+    kinds = ("as it is", "another file of the same length")
+    monkeypatch.setattr("tools.audit.mirrors.LIES", {kind: LIES[kind] for kind in kinds})
+    outcomes = [result.outcome for result in lying_mirrors(tmp_path / "sound")]
+    assert outcomes == [SOUND, SOUND, REFUSED, SOUND]
+    monkeypatch.setattr("dialnb.data.store.Wanted.verify", lambda _, raw, into: str(into.write(raw.read_bytes())))
+    outcomes = [result.outcome for result in lying_mirrors(tmp_path / "trusting")]
+    assert outcomes[2] == WRONG
+
+
+def test_a_page_whose_name_says_what_is_set_by_hand_is_found(tmp_path):
+    def set_by_hand(run):
+        record = json.loads((run / "run.json").read_text("utf-8"))
+        (run / "run.json").write_text(json.dumps(record | {"set_by_hand": {"seeds": 2}}), "utf-8")
+
+    (result,) = reports._reported(tmp_path, {"two seeds": set_by_hand})
+    assert result == Tried("two seeds", SOUND)

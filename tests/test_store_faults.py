@@ -341,6 +341,16 @@ def test_a_server_that_leads_to_no_address_is_a_sentence(server, register, store
         store.path("Toy", "data.bin")
 
 
+def test_a_server_that_leads_to_a_host_out_of_reach_is_itself_in_reach(server, register, store):
+    register(server.url("/moved"), server.url("/data"), server.url("/moved"))
+    server.plans |= {"/moved": [redirect("http://127.0.0.1:9/data")], "/data": [missing]}
+    with pytest.raises(DataError, match=r"no connection to 127\.0\.0\.1:9; http.*answers 404") as caught:
+        store.path("Toy", "data.bin")
+    assert str(caught.value).count("no connection") == 1
+    server.plans["/data"] = [serve(BODY)]
+    assert store.path("Toy", "data.bin").read_bytes() == BODY
+
+
 def test_what_a_server_says_is_shown_and_not_obeyed(server, register, store):
     register(server.url("/data.bin"))
     server.plans["/data.bin"] = [odd_reason]

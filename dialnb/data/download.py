@@ -27,6 +27,10 @@ class DownloadError(Exception):
 class Unreachable(DownloadError):
     """No connection to the host: no network, no such name, nobody listening."""
 
+    def __init__(self, host: str) -> None:
+        super().__init__(f"no connection to {host.rpartition('@')[2]}")
+        self.host = host
+
 
 class _Interrupted(Exception):
     """A try that may succeed when repeated."""
@@ -88,7 +92,8 @@ def _transfer(url: str, part: Path, limit: int) -> bool:
     except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:  # also where connecting takes too long
         reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
         if isinstance(reason, NO_CONNECTION):
-            raise Unreachable(f"no connection to {urlsplit(url).netloc.rpartition('@')[2]}") from None
+            asked = getattr(error, "request", None)  # a server may have sent it to another
+            raise Unreachable(urlsplit(asked.url if asked else url).netloc) from None
         raise _Interrupted("the connection breaks off") from None
     except (requests.RequestException, ValueError) as error:  # a server may send it to an address that is none
         raise DownloadError(f"the request failed ({error})") from None

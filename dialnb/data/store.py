@@ -264,8 +264,8 @@ class Wanted:
             except _Bad as error:
                 bad.append(f"{url} {error} (kept for inspection: {self.set_aside(part)})")
             except Unreachable as error:
-                unreachable.add(host)
-                failed.append(str(error))
+                failed += [str(error)] if error.host not in unreachable else []
+                unreachable.add(error.host)
             except DownloadError as error:
                 failed.append(f"{url}: {error}")
             except OSError:

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.audit import commands, reports
+from tools.audit import commands, disk, encoders, mirrors, reports
 from tools.audit.outcomes import OUTCOMES, WRONG, Family
 
-FAMILIES: tuple[Family, ...] = (*reports.FAMILIES, *commands.FAMILIES)
+MODULES = (reports, commands, encoders, disk, mirrors)
+FAMILIES: tuple[Family, ...] = tuple(family for module in MODULES for family in module.FAMILIES)
 
 
 def audit(words: Sequence[str] = ()) -> int:

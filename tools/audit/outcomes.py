@@ -7,14 +7,16 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dialnb.cli import main
 from dialnb.errors import DialnbError
 
-REFUSED, CARD, SOUND = "a sentence", "a card", "no harm"
-"""An error of ours in words; a card in the report; read as if nothing were wrong, with nothing of it that acts."""
+Result = TypeVar("Result")
+REFUSED, CARD, AGAIN, SOUND = "a sentence", "a card", "made again", "no harm"
+"""An error of ours in words; a card in the report; seen, and made anew; the right result, and nothing that acts."""
 WRONG = "wrong"
-OUTCOMES = (REFUSED, CARD, SOUND, WRONG)
+OUTCOMES = (REFUSED, CARD, AGAIN, SOUND, WRONG)
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,22 @@ Family = Callable[[Path], Iterator[Tried]]
 """Faults of one kind, tried within an empty folder of their own; the first line of its docstring names it."""
 
 
-def tried(fault: str, work: Callable[[], object]) -> Tried:
-    """What becomes of a call: an error of ours is a sentence, any other is wrong."""
+def always_sound(_: object) -> str:
+    """Whatever is given is right."""
+    return SOUND
+
+
+def tried(fault: str, work: Callable[[], Result], outcome: Callable[[Result], str] = always_sound) -> Tried:
+    """What becomes of a call: an error of ours is a sentence, any other is wrong; a result is judged by `outcome`."""
     try:
-        work()
+        became = outcome(work())
     except DialnbError as error:
-        return Tried(fault, REFUSED, str(error))
-    except BaseException as error:
-        return Tried(fault, WRONG, f"{type(error).__name__}: {error}")
-    return Tried(fault, SOUND)
+        return Tried(fault, REFUSED if str(error).isprintable() else WRONG, str(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever it is, it should have been a sentence
+        return Tried(fault, WRONG, f"{type(error).__name__}: {str(error)[:500]}")
+    return Tried(fault, became, "another result, without a word" if became == WRONG else "")
 
 
 def tried_command(fault: str, *arguments: object) -> Tried:
@@ -47,6 +56,8 @@ def tried_command(fault: str, *arguments: object) -> Tried:
     try:
         with contextlib.redirect_stdout(words), contextlib.redirect_stderr(complaints):
             code = main([str(argument) for argument in arguments])
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
         return Tried(fault, WRONG, f"{type(error).__name__}: {error}")
     lines = complaints.getvalue().splitlines()

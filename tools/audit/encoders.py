@@ -1,57 +1,26 @@
-"""Faults of data on disk, and what becomes of them: odd encoder folders, damaged checkpoints, tokens and stages.
+"""Folders of encoders that are almost right."""
 
-    python -m tools.audit_data            # a table: family, how many cases, how many right, refused, wrong
+from __future__ import annotations
 
-Each family is a function that takes an empty folder and yields (family, case, outcome). An outcome is "right" (what
-is given is what should be, made again if need be), "refused" (one sentence), or "wrong: " and what happened.
-"""
-
-import contextlib
-import io
 import json
 import shutil
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from safetensors.torch import load_file, save_file
-from tabulate import tabulate
 
-from dialnb.errors import DialnbError
 from dialnb.models.encoder import load_encoder
 from dialnb.models.places import BUNDLED, INDEX, MODULES, PROMPTS
-from dialnb.runs.stages import StageCache
-from dialnb.tokens import Tokens
-from dialnb.training.checkpoint import load_checkpoint, save_checkpoint
+from tools.audit.outcomes import SOUND, WRONG, Family, Tried, tried
 
-Outcomes = Iterator[tuple[str, str, str]]
 Change = Callable[[Path], object]
 Tensors = dict[str, torch.Tensor]
 
 MINI = BUNDLED / "mini"
 TEXTS = ["book a table", "", "i need a taxi to the station"]
-
-
-def attempt(give: Callable[[], Any], is_right: Callable[[Any], bool]) -> str:
-    """What becomes of one case."""
-    try:
-        value = give()
-    except DialnbError as error:
-        return "refused" if "\n" not in str(error) else f"wrong: several lines: {error}"
-    except BaseException as error:  # whatever it is, it should have been a sentence
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return f"wrong: {type(error).__name__}: {str(error)[:200]}"
-    return "right" if is_right(value) else "wrong: other numbers without a word"
-
-
-# --- encoders' folders ------------------------------------------------------------------------------------------------
 
 
 def json_with(name: str, **values: Any) -> Change:
@@ -293,116 +262,21 @@ def encoder_folder(folder: Path, case: str) -> Path:
     return made
 
 
-def encoder_outcome(folder: Path, case: str) -> str:
+def odd_encoder(folder: Path, case: str) -> Tried:
     """What becomes of a folder: the vectors of `mini`, finite ones, or a sentence."""
     place = encoder_folder(folder, case)
-    vectors = load_encoder(MINI, device="cpu").encode(TEXTS) if case in SAME else None
+    expected = load_encoder(MINI, device="cpu").encode(TEXTS) if case in SAME else None
 
-    def is_right(found: np.ndarray) -> bool:
-        return bool(np.isfinite(found).all() if vectors is None else np.allclose(found, vectors, atol=1e-6))
+    def outcome(vectors: np.ndarray) -> str:
+        right = np.isfinite(vectors).all() if expected is None else np.allclose(vectors, expected, atol=1e-6)
+        return SOUND if right else WRONG
 
-    return attempt(lambda: load_encoder(place, device="cpu").encode(TEXTS), is_right)
-
-
-def odd_encoders(folder: Path) -> Outcomes:
-    """Folders that are almost `mini`."""
-    for case in (*SAME, *ODD):
-        yield "encoder folders", case, encoder_outcome(folder, case)
+    return tried(case, lambda: load_encoder(place, device="cpu").encode(TEXTS), outcome)
 
 
-# --- bits of checkpoints, tokens and stages ---
+def odd_encoders(folder: Path) -> Iterator[Tried]:
+    """Encoder folders that are almost right."""
+    return (odd_encoder(folder, case) for case in (*SAME, *ODD))
 
 
-def damages(file: Path) -> Iterator[tuple[str, bytes]]:
-    """Ways in which a file can be other than it was: a bit here and there, cut, longer, empty."""
-    content = file.read_bytes()
-    for share in (0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0):
-        place = min(int(share * len(content)), len(content) - 1)
-        yield f"a bit at {share:.0%}", content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-    yield from (("cut", content[: len(content) // 2]), ("longer", content + b"x"), ("empty", b""))
-
-
-def damaged_checkpoints(folder: Path) -> Outcomes:
-    """A checkpoint is refused (and training begins again) unless it is what was saved."""
-    tensors = {"encoder.weight": torch.arange(4096.0), "optimiser.0.step": torch.ones(())}
-    path = save_checkpoint(folder, 7, tensors, {"fingerprint": "x", "curve": [{"step": 1, "loss": 0.5}]})
-    _, facts = load_checkpoint(path)
-
-    def is_right(found: tuple[Tensors, Any]) -> bool:
-        return found[1] == facts and all(torch.equal(found[0][name], tensors[name]) for name in tensors)
-
-    for file in sorted(path.iterdir()):
-        content = file.read_bytes()
-        for case, other in damages(file):
-            file.write_bytes(other)
-            yield "checkpoints", f"{file.name}: {case}", attempt(lambda: load_checkpoint(path), is_right)
-        file.write_bytes(content)
-
-
-def damaged_tokens(folder: Path) -> Outcomes:
-    """Cached tokens that are not what was written are made again."""
-    pieces = load_encoder(MINI, device="cpu").wordpieces
-    tokens = pieces(TEXTS, 16, cache=folder)
-    (file,) = folder.glob("*.safetensors")
-
-    def is_right(found: Tokens) -> bool:
-        return all(np.array_equal(a, b) for a, b in ((found.ids, tokens.ids), (found.offsets, tokens.offsets)))
-
-    for case, other in list(damages(file)):
-        file.write_bytes(other)
-        yield "cached tokens", case, attempt(lambda: pieces(TEXTS, 16, cache=folder), is_right)
-
-
-def counted(rows: int) -> dict[str, Any]:
-    """A stage with a table and an array."""
-    return {
-        "frame": pd.DataFrame({"row": range(rows), "value": [row / 7 for row in range(rows)]}),
-        "array": np.eye(rows),
-    }
-
-
-def damaged_stages(folder: Path) -> Outcomes:
-    """A stored result that is not what was written, or is another's, is made again."""
-    cache = StageCache(folder)
-    wanted, record = cache.run("counted", counted, {"rows": 9})
-    _, other_record = cache.run("counted", counted, {"rows": 8})
-    place = folder / record.key
-
-    def is_right(found: tuple[Any, Any]) -> bool:
-        return found[0]["frame"].equals(wanted["frame"]) and np.array_equal(found[0]["array"], wanted["array"])
-
-    def again() -> Any:
-        with contextlib.redirect_stdout(io.StringIO()):  # that it is made again is said
-            return cache.run("counted", counted, {"rows": 9})
-
-    for file in sorted(path for path in place.rglob("*") if path.is_file()):
-        for case, content in list(damages(file)):
-            file.write_bytes(content)
-            yield "stages", f"{file.name}: {case}", attempt(again, is_right)
-        file.unlink()
-        yield "stages", f"{file.name}: gone", attempt(again, is_right)
-    shutil.rmtree(place)
-    shutil.copytree(folder / other_record.key, place)
-    yield "stages", "another's", attempt(again, is_right)
-
-
-FAMILIES = (odd_encoders, damaged_checkpoints, damaged_tokens, damaged_stages)
-
-
-def main() -> int:
-    """Print a table of all families; 1 if anything is wrong."""
-    counts: dict[str, Counter[str]] = {}
-    wrong: list[str] = []
-    for family in FAMILIES:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, case, outcome in family(Path(folder)):
-                counts.setdefault(name, Counter())[outcome.partition(":")[0]] += 1
-                if outcome.startswith("wrong"):
-                    wrong.append(f"{name}, {case}: {outcome}")
-    rows = [{"family": name, "cases": count.total(), **count} for name, count in counts.items()]
-    print(tabulate(rows, headers="keys"), *wrong, sep="\n")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+FAMILIES: tuple[Family, ...] = (odd_encoders,)
