@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tools.audit import __main__ as audit
 from tools.audit import reports
 from tools.audit.made import DAMAGES, SECRET, make_run
 from tools.audit.mirrors import LIES, lying_mirrors
-from tools.audit.outcomes import AGAIN, CARD, REFUSED, SOUND, WRONG, Tried, tried, tried_command
+from tools.audit.outcomes import AGAIN, CARD, OUTCOMES, REFUSED, SOUND, WRONG, Tried, tried, tried_command
 
 
 def raises(error: BaseException) -> None:
@@ -95,3 +96,13 @@ def test_a_page_whose_name_says_what_is_set_by_hand_is_found(tmp_path):
 
     (result,) = reports._reported(tmp_path, {"two seeds": set_by_hand})
     assert result == Tried("two seeds", SOUND)
+
+
+def test_the_table_of_the_contributors_has_every_family_and_nothing_wrong():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    heading = f"| family | faults | {' | '.join(OUTCOMES)} |"
+    lines = [line.strip("| ").split(" | ") for line in text.partition(heading)[2].split("\n\n")[0].splitlines()[2:]]
+    assert [name for name, *_ in lines] == [family.__doc__.splitlines()[0].rstrip(".") for family in audit.FAMILIES]
+    for _, faults, *counts, wrong in lines:
+        assert wrong == "–"
+        assert int(faults) == sum(int(count) for count in counts if count != "–")
