@@ -203,6 +203,14 @@ def test_figures_are_drawn_again_from_their_data_in_any_format_and_style(finishe
     assert slides[0].name == "F1-slides.svg" and slides[0].read_bytes() != before
 
 
+def test_the_command_names_the_figures_that_it_can_only_copy(finished, capsys):
+    folder = finished("run")
+    assert cli.main(["figures", str(folder), "--format", " SVG,pdf,"]) == 0
+    *written, copied = capsys.readouterr().out.splitlines()
+    assert written == [str(folder / "figures" / name) for name in ("F1.svg", "F1.pdf")]
+    assert copied == "cannot be redrawn, only copied (drawn in the notebook itself): F2"
+
+
 @pytest.mark.parametrize(
     "function", ["subprocess:call", "dialnb.runs.tools:export", "dialnb.plots:save", "no words", 3]
 )
@@ -261,6 +269,8 @@ def test_a_model_of_a_run_is_exported_as_a_sentence_transformers_folder(finished
     assert cli.main(["export", str(folder), "Toy", str(tmp_path / "model")]) == 1
     assert cli.main(["export", str(folder), "Tory", str(tmp_path / "other")]) == 2
     assert "did you mean 'Toy'" in capsys.readouterr().err
+    (folder / "results.csv").unlink()
+    assert cli.main(["export", str(folder), "Toy", str(tmp_path / "without results")]) == 0
 
 
 def test_a_model_that_was_changed_in_the_cache_is_not_exported(finished, tmp_path):
