@@ -250,7 +250,7 @@ def test_replies_are_scored_in_bfloat16_where_that_is_asked_for(tasks, models, d
     places = [models["selector"], models["sentences"]]
     for asked in ("float32", "bfloat16"):
         assert main(["evaluate", *places, "--data", data, "--json", "--precision", asked, *tasks]) == 0
-        assert set(seen) == {getattr(torch, asked)}
+        assert {dtype for dtype in seen if dtype} == {getattr(torch, asked)}  # a look at what was loaded names none
         seen.clear()
     scores = [own.reply_scorer(place, torch.bfloat16)(list(from_jsonl(data))) for place in places]
     exact = [own.reply_scorer(place)(list(from_jsonl(data))) for place in places]
@@ -330,8 +330,8 @@ def test_a_cross_encoder_that_cannot_be_used_is_a_sentence(damage, models, data,
         save_file(body, folder / "model.safetensors", metadata={"format": "pt"})
     said = {
         "no tokenizer": "the tokenizer of encoder",
-        "pickled weights": "cannot load encoder 'cross' from config.json and safetensors: Error no file named",
-        "no classifier": "lacks weights of its classifier: classifier.",
+        "pickled weights": "cross has no model.safetensors, and nothing else is read",
+        "no classifier": "lacks weights that its config.json describes: classifier.bias, classifier.weight",
     }
     assert main(["evaluate", models["cross"], "--data", data]) == 1
     assert said[damage] in capsys.readouterr().err
