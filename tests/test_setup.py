@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tools import setup
 
@@ -35,7 +36,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "path"
-        for name in ("Makefile", "constraints.txt", "pyproject.toml", "tools/setup.py"):
+        for name in ("Makefile", "constraints.txt", "pyproject.toml", "tools/setup.py", "tools/hashes.txt"):
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
         self.path.mkdir()
@@ -69,7 +70,7 @@ class Checkout:
         return [call for call in calls if " pip install " in call]
 
 
-BY_UV = [f"uv pip install -c constraints.txt {what}" for what in ("torch -e .[dev]", "-e .[mteb]")]
+BY_UV = [f"uv pip install -c constraints.txt -c tools/hashes.txt {what}" for what in ("torch -e .[dev]", "-e .[mteb]")]
 BY_PIP = [f"python pip install -c constraints.txt {what}" for what in ("torch", "-e .[dev]", "-e .[mteb]")]
 
 
@@ -90,7 +91,7 @@ def test_uv_on_the_path_installs_the_lock_and_a_second_call_does_nothing(checkou
     assert (again.returncode, again.stdout, checkout.installs()) == (0, "", [])
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "tools/setup.py"])
+@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "tools/setup.py", "tools/hashes.txt"])
 def test_a_change_of_what_it_depends_on_sets_up_again(checkout, name):
     checkout.stand_in("uv")
     checkout.make()
@@ -111,6 +112,22 @@ def test_where_uv_does_not_work_pip_installs_torch_first_and_then_the_rest(check
     done = checkout.make(FAILS="constraints.txt uv")
     assert done.returncode == 0 and "pip goes on" in done.stdout
     assert checkout.installs()[-3:] == BY_PIP
+
+
+def test_a_file_with_another_sha256_stops_the_set_up(checkout):
+    checkout.stand_in("uv")
+    (checkout.path / "uv").write_text('#!/bin/sh\ncase "$*" in pip*) echo "Hash mismatch for six"; exit 1;; esac\n')
+    failed = checkout.make()
+    assert failed.returncode != 0 and "the check against tools/hashes.txt failed" in failed.stderr
+    assert checkout.installs() == [], "pip does not go on"
+
+
+def test_every_package_of_the_lock_but_torch_has_its_hashes():
+    lock = [line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"]
+    pinned = {f"{canonicalize_name(name)}=={version}" for name, version in lock if name != "torch"}
+    lines = (ROOT / "tools" / "hashes.txt").read_text().splitlines()
+    assert {line.split(" ")[0] for line in lines if line[0] not in "# "} == pinned
+    assert all(line.startswith("    --hash=sha256:") for line in lines if line[0] == " ")
 
 
 def test_a_set_up_that_fails_shows_the_end_of_its_log_and_is_tried_again(checkout):
@@ -152,7 +169,7 @@ install.cert='/of/install.pem'
     )
     checkout.stand_in("uv")
     assert checkout.make(UV_HTTP_TIMEOUT="7").returncode == 0
-    assert checkout.installs() == [call.replace("-c ", f"--find-links {tmp_path} -c ") for call in BY_UV]
+    assert checkout.installs() == [call.replace("-c ", f"--find-links {tmp_path} -c ", 1) for call in BY_UV]
     assert sorted((tmp_path / "told-to-uv").read_text().splitlines()) == [
         "SSL_CERT_FILE=/of/install.pem",
         f"UV_EXTRA_INDEX_URL=https://example.org/more file://{tmp_path}/my%20wheels",

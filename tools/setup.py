@@ -24,6 +24,9 @@ ENVIRONMENT = Path(".venv")
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
 MARKER = ENVIRONMENT / ".installed"
+HASHES = "tools/hashes.txt"
+MISMATCH = "Hash mismatch"
+"""What uv says of a file that has another sha256."""
 LOG = Path("build/setup.log")
 TAIL = 20
 """Lines of the log that are shown when a step fails."""
@@ -99,7 +102,7 @@ def for_uv(options: Mapping[str, str], environment: Mapping[str, str]) -> tuple[
 
 def key() -> str:
     """A hash of what the set-up depends on: the lock, the dependencies, this file, and where the clone stands."""
-    contents = [Path(name).read_bytes() for name in ("constraints.txt", "pyproject.toml", "tools/setup.py")]
+    contents = [Path(name).read_bytes() for name in ("constraints.txt", "pyproject.toml", "tools/setup.py", HASHES)]
     return hashlib.sha256(b"\n".join([*contents, os.fsencode(Path.cwd())])).hexdigest()
 
 
@@ -129,13 +132,18 @@ def find_uv() -> str:
 
 
 def install() -> None:
-    """Install the lock, then mteb, which is left out where one of its packages is not available."""
+    """Install the lock, then mteb, which is left out where one of its packages is not available.
+
+    A file with another sha256 than the lock's stops the set-up: pip would install it without a look.
+    """
     try:
         listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout
         arguments, variables = for_uv(pip_options(listing), os.environ)
-        by = [find_uv(), "pip", "install", "--python", str(PYTHON), *arguments, "-c", "constraints.txt"]
+        by = [find_uv(), "pip", "install", "--python", str(PYTHON), *arguments, "-c", "constraints.txt", "-c", HASHES]
         step("packages of the lock, by uv", [*by, "torch", "-e", ".[dev]"], variables)
     except SetupError:
+        if MISMATCH in LOG.read_text(encoding="utf-8", errors="replace"):
+            raise SetupError(f"the check against {HASHES}") from None
         print(f"   pip goes on, which takes a few minutes (what stopped uv: {LOG})", flush=True)
         by, variables = [*PIP, "install", "--progress-bar", "off", "-c", "constraints.txt"], {}
         step("torch, by pip", [*by, "torch"])
