@@ -114,9 +114,11 @@ def test_where_uv_does_not_work_pip_installs_torch_first_and_then_the_rest(check
     assert checkout.installs()[-3:] == BY_PIP
 
 
-def test_a_file_with_another_sha256_stops_the_set_up(checkout):
+@pytest.mark.parametrize("calls", ["pip*", "*mteb*"], ids=["of the lock", "of an extra"])
+def test_a_file_with_another_sha256_stops_the_set_up(checkout, calls):
     checkout.stand_in("uv")
-    (checkout.path / "uv").write_text('#!/bin/sh\ncase "$*" in pip*) echo "Hash mismatch for six"; exit 1;; esac\n')
+    stand_in = f'#!/bin/sh\ncase "$*" in {calls}) echo "Hash mismatch for six"; exit 1;; esac\n'
+    (checkout.path / "uv").write_text(stand_in)
     failed = checkout.make()
     assert failed.returncode != 0 and "the check against tools/hashes.txt failed" in failed.stderr
     assert checkout.installs() == [], "pip does not go on"

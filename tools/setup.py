@@ -58,6 +58,10 @@ class SetupError(Exception):
     """A step failed; the words say which."""
 
 
+class WrongFile(SetupError):
+    """A package is not the file of the lock: nothing else is tried, since pip would install it without a look."""
+
+
 def pip_options(listing: str) -> dict[str, str]:
     """Options of `pip install` from the lines of `pip config list`: those of variables win over those of files, and
     what a file says of the command over what it says of all commands."""
@@ -118,6 +122,8 @@ def step(words: str, command: Sequence[str], variables: Mapping[str, str] | None
             print(error, file=log)
             code = 1
     print(": failed" if code else f": {time.monotonic() - begun:.0f} s", flush=True)
+    if code and MISMATCH in LOG.read_text(encoding="utf-8", errors="replace"):
+        raise WrongFile(f"the check against {HASHES}")
     if code:
         raise SetupError(words)
 
@@ -132,24 +138,23 @@ def find_uv() -> str:
 
 
 def install() -> None:
-    """Install the lock, then mteb, which is left out where one of its packages is not available.
-
-    A file with another sha256 than the lock's stops the set-up: pip would install it without a look.
-    """
+    """Install the lock, then mteb, which is left out where one of its packages is not available."""
     try:
         listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout
         arguments, variables = for_uv(pip_options(listing), os.environ)
         by = [find_uv(), "pip", "install", "--python", str(PYTHON), *arguments, "-c", "constraints.txt", "-c", HASHES]
         step("packages of the lock, by uv", [*by, "torch", "-e", ".[dev]"], variables)
+    except WrongFile:
+        raise
     except SetupError:
-        if MISMATCH in LOG.read_text(encoding="utf-8", errors="replace"):
-            raise SetupError(f"the check against {HASHES}") from None
         print(f"   pip goes on, which takes a few minutes (what stopped uv: {LOG})", flush=True)
         by, variables = [*PIP, "install", "--progress-bar", "off", "-c", "constraints.txt"], {}
         step("torch, by pip", [*by, "torch"])
         step("packages of the lock, by pip", [*by, "-e", ".[dev]"])
     try:
         step("mteb", [*by, "-e", ".[mteb]"], variables)
+    except WrongFile:
+        raise
     except SetupError:
         print("   One package of mteb has no wheel for every platform. Tests that need mteb are skipped.", flush=True)
 
