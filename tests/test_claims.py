@@ -19,10 +19,7 @@ from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse
 from dialnb.claims import judge as judge_case
 from dialnb.claims.case import Unjudged
 from dialnb.claims.evidence import BY, Lacking
-from dialnb.claims.judging import check_printed, paper_checks
-from dialnb.claims.papers import SLUGS, STUDIES, load_cells, load_paper, published
-from dialnb.errors import DataError
-from dialnb.evaluation.intervals import (
+from dialnb.claims.intervals import (
     Interval,
     Part,
     Prior,
@@ -32,6 +29,9 @@ from dialnb.evaluation.intervals import (
     mean_interval,
     to_decide,
 )
+from dialnb.claims.judging import check_printed, paper_checks
+from dialnb.claims.papers import SLUGS, STUDIES, load_cells, load_paper, published
+from dialnb.errors import DataError
 from dialnb.files import project_root, read_json
 
 OURS = "ours, beyond the paper"

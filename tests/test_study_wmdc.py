@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shared import from_notebook
 
 from dialnb.claims import load_claims
+from dialnb.claims.intervals import mean_interval
 from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
@@ -21,7 +22,6 @@ from dialnb.data.records import Dialogue, InferenceItem, SelectionGroup, Utteran
 from dialnb.data.tables import build_table
 from dialnb.errors import UnknownName
 from dialnb.evaluation import diaeval
-from dialnb.evaluation.intervals import mean_interval
 from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
 from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.readings import Dialogues

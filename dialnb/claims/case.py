@@ -13,9 +13,9 @@ from pandas import DataFrame
 
 from dialnb.claims.definitions import Claim
 from dialnb.claims.evidence import MEASURED, REPEATED, Lacking, describe, mean_within, strata
+from dialnb.claims.intervals import crossed_interval
 from dialnb.claims.papers import FLOORS, WORDS, Fields, load_cells, matches, select
 from dialnb.claims.rows import prepared
-from dialnb.evaluation.intervals import crossed_interval
 from dialnb.files import as_list
 
 

@@ -16,10 +16,11 @@ import pandas as pd
 from pandas import DataFrame
 
 from dialnb.claims.evidence import REPEATED
+from dialnb.claims.intervals import Stratum, crossed_interval
 from dialnb.claims.papers import FLOORS, Fields, Labels, Table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
-from dialnb.evaluation.intervals import Stratum, crossed_interval, student_half
+from dialnb.evaluation.metrics import student_half
 from dialnb.files import Values, as_list
 
 DESCRIPTIVE = ("type", "source", "group", "backbone", "approach", "setting", "split")

@@ -15,10 +15,10 @@ from numpy import ndarray
 from pandas import DataFrame, Series
 from scipy.special import ndtri
 
+from dialnb.claims.intervals import Interval, Prior, Stratum, crossed_interval
 from dialnb.claims.papers import Fields, coded, select
 from dialnb.claims.rows import ADDED, MEASURES, check_unambiguous
 from dialnb.errors import DataError
-from dialnb.evaluation.intervals import Interval, Prior, Stratum, crossed_interval
 from dialnb.files import as_list
 
 BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")

@@ -31,6 +31,15 @@ from dialnb.claims.case import Case, Floor, Unjudged
 from dialnb.claims.comparison import printed_rows
 from dialnb.claims.definitions import Claim, load_claims
 from dialnb.claims.evidence import Lacking
+from dialnb.claims.intervals import (
+    Interval,
+    Prior,
+    choice_interval,
+    crossed_interval,
+    mean_interval,
+    slope_interval,
+    to_decide,
+)
 from dialnb.claims.papers import FLOORS, OWN, compare_table, dataset_name, load_cells, load_paper, matches, select
 from dialnb.claims.verdict import (
     CONTRADICTED,
@@ -53,15 +62,6 @@ from dialnb.claims.verdict import (
     strength,
 )
 from dialnb.errors import DataError
-from dialnb.evaluation.intervals import (
-    Interval,
-    Prior,
-    choice_interval,
-    crossed_interval,
-    mean_interval,
-    slope_interval,
-    to_decide,
-)
 from dialnb.files import as_list, project_root, read_json, sha256
 
 FLAT_SHARE = 0.25

@@ -7,9 +7,9 @@ from math import nan
 
 import pandas as pd
 
+from dialnb.claims.intervals import PLACE, Interval
 from dialnb.claims.papers import Fields, load_cells
 from dialnb.claims.rendering import render
-from dialnb.evaluation.intervals import PLACE, Interval
 
 MEANINGS = {
     "holds": "The whole 95 % interval lies on the claimed side of the line.",

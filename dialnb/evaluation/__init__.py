@@ -23,4 +23,4 @@ ROOMS = {
     "similarity": "evaluate_nli_probe evaluate_retrieval evaluate_similarity",
     "vectors": "EncodeOnce Examples SupportsEncode encode label_ids nearest normalise",
 }
-__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)  # intervals need no torch, which evaluators load
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)  # metrics need no torch, which evaluators load

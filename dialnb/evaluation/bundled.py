@@ -5,7 +5,7 @@ from pandas import DataFrame, concat
 from dialnb.data import Dataset, load
 from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
-from dialnb.evaluation.intervals import student_half
+from dialnb.evaluation.metrics import student_half
 from dialnb.evaluation.vectors import Examples, SupportsEncode
 from dialnb.examples.readings import Limit, thin
 

@@ -24,9 +24,17 @@ from pandas import DataFrame
 from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
 from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
 from dialnb.evaluation.foreign import as_encoder
-from dialnb.evaluation.intervals import student_half
 from dialnb.evaluation.linear import probe_texts
-from dialnb.evaluation.metrics import Scores, accuracy, each_group, evaluator, group_scores, stacked, top_accuracy
+from dialnb.evaluation.metrics import (
+    Scores,
+    accuracy,
+    each_group,
+    evaluator,
+    group_scores,
+    stacked,
+    student_half,
+    top_accuracy,
+)
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids

@@ -8,15 +8,16 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from inspect import Parameter, signature
+from math import nan, sqrt
 from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from numpy import ndarray
 from pandas import DataFrame, concat
+from scipy.special import stdtrit
 
 from dialnb.errors import DataError
 from dialnb.files import Fields, Values
-from dialnb.tokens import Integers
 
 COLUMNS = ("task", "dataset", "metric", "protocol", "seed", "value", "n")
 Ties = Literal["against", "file"]
@@ -184,7 +185,7 @@ def list_metrics(
     return values
 
 
-def pad_lists(flat: ndarray, sizes: Integers, fill: float) -> ndarray:
+def pad_lists(flat: ndarray, sizes: Sequence[int] | ndarray, fill: float) -> ndarray:
     """Consecutive runs of ``flat`` as rows of one matrix, filled up on the right (scores: -inf, labels: 0)."""
     widths = np.asarray(sizes, np.int64)
     shape = len(widths), int(widths.max(initial=0))
@@ -196,3 +197,12 @@ def pad_lists(flat: ndarray, sizes: Integers, fill: float) -> ndarray:
 def top_k(ranks: ndarray, ks: Sequence[int] = (1, 3, 5, 10)) -> dict[str, float]:
     """Share of ranks at most k, in percent, as ``Top-k``."""
     return {f"Top-{k}": 100 * float(np.mean(ranks <= k)) for k in ks}
+
+
+def student_half(values: ndarray, level: float = 0.95) -> float:
+    """Half the length of Student's t interval of the mean of independent values; no number for one value."""
+    values = np.asarray(values, np.float64)
+    if len(values) < 2:
+        return nan
+    quantile = float(stdtrit(len(values) - 1, (1 + level) / 2))
+    return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
+from dialnb.claims.intervals import mean_interval
 from dialnb.errors import DataError
-from dialnb.evaluation.intervals import mean_interval
 from dialnb.files import make_folder
 
 INK, SOFT, LINE, CARD = "#1b1f24", "#57606a", "#c9d0d6", "#f7f9fa"

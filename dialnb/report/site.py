@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from dialnb.claims import DECIDED, FAILS, NEGATIVE, NOT_RUN, verdict_text
+from dialnb.claims.intervals import PLACE
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError, in_words, shown
-from dialnb.evaluation.intervals import PLACE
 from dialnb.files import Values, make_folder, project_root, read_record, read_yaml, write_table
 from dialnb.limits import FILE_SECONDS, PAGE_SECONDS, POOLS, regular, shortened, within
 from dialnb.report.gather import Damaged, Group, gather, records, seeds_of

@@ -12,10 +12,10 @@ from math import isnan
 import numpy as np
 from pandas import DataFrame, Series
 
+from dialnb.claims.intervals import Interval, Stratum, crossed_interval
 from dialnb.claims.papers import FLOORS
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.claims.rendering import render
-from dialnb.evaluation.intervals import Interval, Stratum, crossed_interval
 from dialnb.files import Values
 from dialnb.plots.ranks import groups_within
 from dialnb.studies import matrix

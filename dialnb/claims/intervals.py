@@ -30,6 +30,8 @@ import numpy as np
 from numpy import ndarray
 from scipy.special import ndtr, ndtri, stdtrit
 
+from dialnb.evaluation.metrics import student_half
+
 FEWEST_EXACT, MOST_EXACT, RESAMPLES = 6, 12, 10_000
 PLACE = "bootstrap of the place"
 PRIOR = 4.0
@@ -207,15 +209,6 @@ def mean_interval(values: ndarray, level: float = 0.95) -> Interval:
     widened = float(ndtr(sqrt(n / (n - 1)) * stdtrit(n - 1, tail)))
     low, high = np.quantile(means, [widened, 1 - widened])
     return Interval(mean, float(low), float(high), n, "paired bootstrap", within=within)
-
-
-def student_half(values: ndarray, level: float = 0.95) -> float:
-    """Half the length of Student's t interval of the mean of independent values; no number for one value."""
-    values = np.asarray(values, np.float64)
-    if len(values) < 2:
-        return nan
-    quantile = float(stdtrit(len(values) - 1, (1 + level) / 2))
-    return quantile * float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
 def _sign_flip_bounds(values: ndarray, tail: float) -> tuple[float, float]:
