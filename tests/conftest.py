@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +12,9 @@ import pytest
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("untimed")
+
+sys.dont_write_bytecode = False  # hundreds of processes import the same packages: each is compiled once, for all
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 gc.set_threshold(100_000, 20, 20)  # millions of records and no cycles among them: looking for some took half the time
 
