@@ -12,8 +12,7 @@ from dialnb.claims import MEANINGS, SCHEMA, SIZES, VERDICTS, effects, load_claim
 from dialnb.claims.papers import SLUGS
 from dialnb.errors import DialnbError
 from dialnb.files import project_root
-from dialnb.plots.effects import COLUMN_WIDTH, PAGE_WIDTH, printed_and_ours
-from tools.effects import headlines
+from tools.effects import COLUMN_WIDTH, PAGE_WIDTH, headlines, printed_and_ours
 
 
 def test_printed_tables_verdicts_and_effects_come_as_data_frames_from_one_import():

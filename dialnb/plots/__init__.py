@@ -9,7 +9,6 @@ from dialnb.plots.style import PALETTE, STYLE, save
 ROOMS = {
     "curves": "grouped_bars scores_by_epoch sweep training_curves",
     "dialogues": "frequency_share manipulations pair_construction scored_replies window_pairs",
-    "effects": "printed_and_ours",
     "matching": "architecture matching_matrices",
     "ranks": "critical_difference rank_grid",
     "spaces": "highlighted_panels projection_panels uniformity_alignment",
