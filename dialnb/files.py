@@ -10,7 +10,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,6 +175,21 @@ def read_run(folder: Path) -> Any:
         return as_it_stands(read_record(path, "run"), folder) if os.path.lexists(path) else None
     except DataError as error:
         raise DataError(f"{path} is damaged, so that nothing is known of the run: {error}") from error
+
+
+def runs_in(*places: Path) -> list[Path]:
+    """Run folders among the given ones: each is one itself, or holds some directly."""
+    found = (path for place in places for path in [*place.glob("run.json")] or sorted(place.glob("*/run.json")))
+    return [*{path.parent.resolve(): None for path in found}]
+
+
+def find_runs(places: Sequence[Path]) -> list[Path]:
+    """Run folders among the given ones, each of which must be one or hold some."""
+    if empty := [place for place in places if not runs_in(place)]:
+        raise DataError(
+            f"{empty[0]} is no run folder and holds none: expected a file run.json in it or one level below"
+        )
+    return runs_in(*places)
 
 
 def read_record(path: Path, kind: str) -> Any:

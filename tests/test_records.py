@@ -49,7 +49,7 @@ def test_recorded_runs_are_whole_small_and_name_no_machine(run, groups, judged):
     crate = json.loads((run.parent / "ro-crate-metadata.json").read_text(encoding="utf-8"))["@graph"]
     sizes = {run.parent / file["@id"]: int(file["contentSize"]) for file in crate if "contentSize" in file}
     assert sizes == {path: path.stat().st_size for path in sizes}
-    (group,) = [group for group in groups if run.parent in group.folders]
+    (group,) = [group for group in groups if run.parent in [kept.folder for kept in group.runs]]
     told = {claim["id"]: claim["verdict"] for claim in json.loads((run.parent / "claims.json").read_text("utf-8"))}
     assert judged[group.name]["verdict"].to_dict() == told, "the report judges as the run did"
     for path in run.parent.rglob("*.*"):

@@ -24,9 +24,9 @@ from dialnb.claims import HOLDS, Judged, judge_claims, load_claims
 from dialnb.claims.papers import SLUGS, STUDIES, load_paper
 from dialnb.cli import main
 from dialnb.errors import DataError
-from dialnb.files import read_json, read_yaml, write_json
+from dialnb.files import find_runs, read_json, read_yaml, write_json
 from dialnb.report import build
-from dialnb.report.gather import Group, find_runs, gather, recorded_runs
+from dialnb.report.gather import Group, gather, recorded_runs
 from dialnb.report.pages import notebook_body, with_mathml
 from dialnb.report.site import _agreement
 from dialnb.runs.engine import NotebookRun
@@ -366,7 +366,7 @@ def test_a_run_that_was_killed_is_shown_as_interrupted(tmp_path):
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     (folder / "run.json").write_text(json.dumps(record | {"status": "running"}), encoding="utf-8")
     (group,) = (group for group in gather([folder]) if group.runs)
-    assert group.runs[0]["status"] == "interrupted" and "its process has ended" in group.runs[0]["reason"]
+    assert group.latest["status"] == "interrupted" and "its process has ended" in group.latest["reason"]
 
 
 # --- gallery ----------------------------------------------------------------------------------------------------------

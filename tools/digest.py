@@ -18,7 +18,7 @@ def digest(groups: Iterable[Group], home: Path) -> str:
     papers = []
     for group in groups:
         if group.runs:
-            paper, folder = load_paper(group.slug), group.folders[-1]
+            paper, folder = load_paper(group.slug), group.runs[-1].folder
             tables = [name for name in paper.tables if (folder / "tables" / f"{name}.md").is_file()]
             place = Path(os.path.relpath(folder, home)).as_posix()
             counts = sorted({claim["train_seeds"] for claim in group.judged.to_dict() if claim["train_seeds"]})

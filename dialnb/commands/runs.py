@@ -14,7 +14,7 @@ from click import Choice, Context, IntRange, argument, command, option, pass_con
 
 from dialnb.commands import PROJECT, together
 from dialnb.errors import DataError
-from dialnb.files import project_root, read_run, read_yaml, say
+from dialnb.files import find_runs, project_root, read_run, read_yaml, runs_in, say
 
 if TYPE_CHECKING:
     from dialnb.runs.profiles import Profiles
@@ -59,9 +59,9 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
 
     root = project_root(root)
     records, damaged = {}, []
-    for path in sorted(out.glob("*/run.json")):
+    for folder in runs_in(out):
         try:
-            records[path.parent.name] = read_run(path.parent)
+            records[folder.name] = read_run(folder)
         except DataError as error:
             damaged.append(str(error))
     for slug in known_papers(root):
@@ -201,7 +201,7 @@ def report(runs: Sequence[Path], out: Path) -> None:
     a run folder, or one that holds some; without it, the runs that the repository keeps in papers/*/results/.
     """
     from dialnb.report import build
-    from dialnb.report.gather import find_runs, recorded_runs
+    from dialnb.report.gather import recorded_runs
 
     page = build(find_runs(runs) if runs else recorded_runs(), out)
     print(f"Report: {page.absolute().as_uri()}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click import argument, command, option
 
-from dialnb.files import make_folder, read_rows, say, table_at
+from dialnb.files import find_runs, make_folder, read_rows, say, table_at
 
 
 @command()
@@ -54,7 +54,6 @@ def merge(runs: Sequence[Path], output: Path) -> None:
 
     RUN is a run folder, or one that holds some.
     """
-    from dialnb.report.gather import find_runs
     from dialnb.runs import tools
 
     folders = find_runs(runs)

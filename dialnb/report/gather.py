@@ -3,11 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pandas import DataFrame
@@ -25,6 +25,7 @@ from dialnb.files import (
     read_rows,
     read_table,
     read_yaml,
+    runs_in,
     table_at,
 )
 from dialnb.limits import FIGURES, FILE_SECONDS, regular, shortened, within
@@ -39,45 +40,50 @@ class Damaged(DataError):
         super().__init__(f"{folder}: {self.reason}")
 
 
+class Run(NamedTuple):
+    """A run folder as it was read: what its run.json says, and its tidy rows."""
+
+    folder: Path
+    record: Values
+    rows: DataFrame
+
+    @property
+    def seeds(self) -> list[int]:
+        """Its seed, and those of the runs that joined its record."""
+        return seeds_of(self.record)
+
+
 @dataclass(frozen=True)
 class Group:
     """Runs of one paper that differ only in their seed; none at all for a paper that has not run."""
 
     slug: str
     name: str
-    runs: Sequence[Values] = ()
-    folders: Sequence[Path] = ()
-    parts: Sequence[DataFrame] = ()
+    runs: Sequence[Run] = ()
 
     @cached_property
     def results(self) -> DataFrame:
         """The tidy rows of all runs."""
-        return pd.concat([part for part in self.parts if len(part)] or [DataFrame()], ignore_index=True)
+        return pd.concat([run.rows for run in self.runs if len(run.rows)] or [DataFrame()], ignore_index=True)
 
     @property
-    def alone(self) -> list["Group"]:
-        """Each run as a group of its own."""
-        runs = zip(self.runs, self.folders, self.parts)
-        return [Group(self.slug, self.name, [run], [folder], [part]) for run, folder, part in runs]
-
-    def pooled(self, others: Iterable["Group"]) -> "Group":
-        """The group of the runs of others of its kind."""
-        runs, folders, parts = zip(*((*group.runs, *group.folders, *group.parts) for group in others))
-        return Group(self.slug, self.name, runs, folders, parts)
+    def latest(self) -> Values:
+        """What the latest run says of itself."""
+        return self.runs[-1].record if self.runs else {}
 
     @property
     def profile(self) -> str:
-        return self.runs[-1]["profile"] if self.runs else ""
+        return self.latest.get("profile", "")
 
     @property
     def seeds(self) -> list[int]:
         """Those of the trainings: of the models of a run, and of the runs that joined its record."""
-        return sorted({seed for run in self.runs for seed in run["parameters"].get("train_seeds") or seeds_of(run)})
+        return sorted({seed for run in self.runs for seed in run.record["parameters"].get("train_seeds") or run.seeds})
 
     @property
     def facts(self) -> Values:
         """What the first run says of itself, for the page of advice; so are its settings."""
-        return self.runs[0]
+        return self.runs[0].record
 
     @property
     def settings(self) -> Values:
@@ -90,13 +96,13 @@ class Group:
     @property
     def record(self) -> Path | None:
         """The folder of the only run, if it is one that the repository keeps."""
-        is_kept = len(self.folders) == 1 and self.folders[0].resolve() in recorded_runs()
-        return self.folders[0] if is_kept else None
+        is_kept = len(self.runs) == 1 and self.runs[0].folder.resolve() in recorded_runs()
+        return self.runs[0].folder if is_kept else None
 
     @property
     def not_run(self) -> list[dict[str, str]]:
         """What did not run and why, from all runs of the group, each once."""
-        entries = (entry for run in self.runs for entry in run.get("not_run", ()))
+        entries = (entry for run in self.runs for entry in run.record.get("not_run", ()))
         return [*{json.dumps(entry, sort_keys=True): entry for entry in entries}.values()]
 
     @cached_property
@@ -109,10 +115,9 @@ class Group:
 
     def judge(self) -> Judged:
         """Judge the claims of the paper now, over all trainings of the group."""
-        times = self.folders[-1] / "tables" / "training-times.csv" if self.folders else Path()
+        times = self.runs[-1].folder / "tables" / "training-times.csv" if self.runs else Path()
         shares = training_shares(read_table(times), self.slug, self.settings) if times.is_file() else {}
-        records = zip(self.runs, self.folders)
-        items = [rows_of(run, folder, ITEMS) for run, folder in records if table_at(folder, ITEMS)]
+        items = [rows_of(run.record, run.folder, ITEMS) for run in self.runs if table_at(run.folder, ITEMS)]
         scores = pd.concat(items, ignore_index=True) if items and len(items) == len(self.runs) else None
         return judge_claims(self.slug, self.results, self.not_run, scores, shares)
 
@@ -120,13 +125,13 @@ class Group:
     def encoders(self) -> list[str]:
         """Encoders behind the results, else those that the runs name."""
         measured = self.results.get("encoder", pd.Series()).dropna().unique().tolist()
-        named = [run["parameters"].get("encoder") for run in self.runs]
+        named = [run.record["parameters"].get("encoder") for run in self.runs]
         return [str(name) for name in measured or named if name and name != "none"]
 
 
 def recorded_runs() -> list[Path]:
     """Folders of the runs that the repository keeps: `papers/<slug>/results/<profile>/`."""
-    return sorted(path.parent.resolve() for path in (project_root() / "papers").glob("*/results/*/run.json"))
+    return runs_in(*sorted((project_root() / "papers").glob("*/results")))
 
 
 def records() -> list[Values]:
@@ -143,19 +148,6 @@ def records() -> list[Values]:
     return found
 
 
-def find_runs(places: Iterable[Path]) -> list[Path]:
-    """Run folders among the given ones: each is one itself, or holds some directly."""
-    folders = []
-    for place in places:
-        records = [*place.glob("run.json")] or sorted(place.glob("*/run.json"))
-        if not records:
-            raise DataError(
-                f"{place} is no run folder and holds none: expected a file run.json in it or one level below"
-            )
-        folders += [record.parent.resolve() for record in records]
-    return list(dict.fromkeys(folders))
-
-
 def seeds_of(run: Values) -> list[int]:
     """The seed of a run, and those of the runs that joined its record."""
     return [run["parameters"].get("seed", 1), *(other["seed"] for other in run.get("pooled", ()))]
@@ -166,37 +158,36 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
 
     A run that cannot be read is added to the list `damaged`; without such a list it is an error.
     """
-    alike: dict[tuple[Any, ...], list[Any]] = {}
+    alike: dict[tuple[Any, ...], list[Run]] = {}
     for folder in folders:
         try:
             with within(FILE_SECONDS, "reading its files"):
                 run = read_run(folder)
-                rows = _results(run, folder)
         except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
             if damaged is None:
                 raise Damaged(folder, error) from error
             damaged.append(Damaged(folder, error))
             continue
-        profile, settings = run["profile"], json.dumps(run.get("set_by_hand", {}), sort_keys=True)
+        profile, settings = run.record["profile"], json.dumps(run.record.get("set_by_hand", {}), sort_keys=True)
         size = PROFILES.index(profile) if profile in PROFILES else -1  # the larger, the more it tells
-        key = (STUDIES.index(run["slug"]), -size, profile, settings)
-        alike.setdefault(key, []).append((run, folder, rows))
+        alike.setdefault((STUDIES.index(run.record["slug"]), -size, profile, settings), []).append(run)
     groups: list[Group] = []
-    for _, runs in sorted(alike.items()):
-        runs.sort(key=lambda entry: (len(seeds_of(entry[0])), str(entry[0].get("updated"))))
-        latest = {seed: entry for entry in runs for seed in seeds_of(entry[0])}  # a pooled record is not counted twice
-        records, places, parts = zip(*{id(entry): entry for entry in latest.values()}.values())
-        changes = [f"{name}-{value}" for name, value in records[-1].get("set_by_hand", {}).items()]
-        plain = "-".join([records[-1]["slug"], records[-1]["profile"], *changes])
+    for _, runs in sorted(alike.items(), key=lambda entry: entry[0]):
+        runs.sort(key=lambda run: (len(run.seeds), str(run.record.get("updated"))))
+        of_seed = {seed: run for run in runs for seed in run.seeds}  # a pooled record is not counted twice
+        counted = [*{run.folder: run for run in of_seed.values()}.values()]
+        record = counted[-1].record
+        changes = [f"{name}-{value}" for name, value in record.get("set_by_hand", {}).items()]
+        plain = "-".join([record["slug"], record["profile"], *changes])
         name = re.sub(r"[^A-Za-z0-9.-]", "-", plain)[:100]  # safe in paths and links
         while name in [group.name for group in groups]:
             name += "-2"
-        groups.append(Group(records[0]["slug"], name, records, places, parts))
+        groups.append(Group(record["slug"], name, counted))
     return groups
 
 
-def read_run(folder: Path) -> Values:
-    """What run.json says, if it is the record of a run of a known paper, and nothing here leads out of the folder."""
+def read_run(folder: Path) -> Run:
+    """A run, if run.json is the record of one of a known paper, and nothing here leads out of the folder."""
     for path in (*folder.iterdir(), *folder.glob("figures/*"), *folder.glob("tables/*")):
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
             raise DataError(f"{path.relative_to(folder)} is a link that leads out of the folder of the run")
@@ -205,7 +196,7 @@ def read_run(folder: Path) -> Values:
     run = read_record(folder / "run.json", "run")
     if run["slug"] not in STUDIES:
         raise DataError(f"run.json is of the paper {run['slug']!r}; known are {', '.join(STUDIES)}")
-    return as_it_stands(run, folder)
+    return Run(folder, as_it_stands(run, folder), _results(run, folder))
 
 
 def _results(run: Values, folder: Path) -> DataFrame:

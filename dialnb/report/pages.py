@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from markupsafe import Markup
 from nbconvert import HTMLExporter
 
 from dialnb import __version__
-from dialnb.claims import DECIDED, MARKS, MEANINGS, SIZES, VERDICTS, interval_text, verdict_text
+from dialnb.claims import DECIDED, MARKS, MEANINGS, NEGATIVE, SIZES, VERDICTS, interval_text, verdict_text
 from dialnb.claims.rendering import templates
 from dialnb.errors import DataError
 from dialnb.limits import FILE_SECONDS, PIECE, regular
@@ -33,7 +34,14 @@ templates("report").globals |= {
     "DECIDED": DECIDED,
     "MEANINGS": MEANINGS,
     "SIZES": SIZES,
+    "NEGATIVE": NEGATIVE,
+    "Counter": Counter,
     "version": __version__,
+}
+
+templates("report").filters |= {
+    "verdict_text": verdict_text,
+    "share": lambda claim: "an unknown share" if claim["share"] is None else f"{100 * claim['share']:.2g} %",
 }
 
 

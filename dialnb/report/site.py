@@ -10,13 +10,14 @@ import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, combinations, islice
+from dataclasses import replace
+from itertools import chain, combinations, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from dialnb.claims import DECIDED, FAILS, NEGATIVE, NOT_RUN, verdict_text
+from dialnb.claims import DECIDED, NOT_RUN
 from dialnb.claims.intervals import PLACE
 from dialnb.claims.papers import STUDIES, compare_table, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
@@ -24,7 +25,7 @@ from dialnb.claims.rows import prepared
 from dialnb.errors import DataError, in_words, shown
 from dialnb.files import Values, make_folder, project_root, read_record, read_yaml, write_table
 from dialnb.limits import FILE_SECONDS, PAGE_SECONDS, POOLS, regular, shortened, within
-from dialnb.report.gather import Damaged, Group, gather, records, seeds_of
+from dialnb.report.gather import Damaged, Group, Run, gather, records
 from dialnb.report.pages import markdown_body, notebook_body, picture
 from dialnb.runs.figures import redraw
 
@@ -73,39 +74,30 @@ def build(
     pages.sort(key=lambda page: STUDIES.index(page["group"].slug))
     for damage in damaged:
         print(shown(f"report: left out {damage}"), file=sys.stderr)
-    main = list({page["group"].slug: page for page in pages[::-1]}.values())[::-1]  # the most telling of each paper
+    main = [next(of_paper) for _, of_paper in groupby(pages, lambda page: page["group"].slug)]  # the most telling ones
     claims = [claim for page in main if not page["paper"].own for claim in page["claims"]]
-    limited = [claim for claim in claims if claim["qualifier"] and claim["verdict"] not in NEGATIVE]
-    failed = [claim for claim in claims if claim["qualifier"] and claim["verdict"] == FAILS]
-    shares = ["an unknown share" if claim["share"] is None else f"{100 * claim['share']:.2g} %" for claim in failed]
-    found = [_record(record, folder) for record in records()] if here else []
+    kept = [_record(record, folder) for record in records()] if here else []
     return _write(
         folder / "index.html",
         "index",
-        root="",
         pages=pages,
         main=main,
         claims=claims,
-        total=Counter(claim["verdict"] for claim in claims),
-        limits=Counter(map(verdict_text, limited)).most_common(),
-        shares=Counter(shares).most_common(),
         gallery=read_yaml(__file__, "gallery.yaml"),
         damaged=damaged,
         left_out=left_out,
-        records=found,
-        found=Counter(claim["verdict"] for record in found for claim in record["claims"]),
+        records=kept,
         here=here,
-        agreement=_agreement(found, main),
+        agreement=_agreement(kept, main),
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
 
 
 def _record(record: Values, folder: Path) -> Values:
     """What a record found, with its page of claims."""
-    claims = [_claim(claim) for claim in record["claims"]]
-    record = record | {"claims": claims, "counts": Counter(claim["verdict"] for claim in claims)}
-    page = _write(folder / f"record-{record['paper'].slug}.html", "record", record=record, root="")
-    return record | {"page": page.name}
+    record = record | {"claims": [_claim(claim) for claim in record["claims"]]}
+    _write(folder / f"record-{record['paper'].slug}.html", "record", record=record)
+    return record
 
 
 def _agreement(found: Sequence[Values], pages: Sequence[Values]) -> Counter[bool]:
@@ -130,20 +122,17 @@ def _page(group: Group, folder: Path, damaged: list[Damaged]) -> Values | None:
         return whole
     if not group.runs:
         raise whole
-    alone = {run.folders[0]: (run, _written(run, folder)) for run in group.alone}
-    sound = [run for run, page in alone.values() if not isinstance(page, Exception)]
+    alone = [_written(replace(group, runs=[run]), folder) for run in group.runs]
+    sound = [run for run, page in zip(group.runs, alone) if not isinstance(page, Exception)]
     pools = (pool for size in range(len(sound), 0, -1) for pool in combinations(sound, size))
-    page, folders = None, ()
-    for pool in chain(islice(pools, POOLS), ([run] for run in sound)):
-        page = _written(group.pooled(pool), folder)
-        if not isinstance(page, Exception):
-            folders = page["group"].folders
-            break
-    for path, (_, reason) in alone.items():
-        if path not in folders:
+    tries = (_written(replace(group, runs=pool), folder) for pool in chain(islice(pools, POOLS), zip(sound)))
+    page = next((page for page in tries if not isinstance(page, Exception)), None)
+    shown_folders = [run.folder for run in page["group"].runs] if page else []
+    for run, reason in zip(group.runs, alone):
+        if run.folder not in shown_folders:
             why = in_words(reason if isinstance(reason, Exception) else whole)
-            damaged.append(Damaged(path, DataError(f"its files do not fit together: {why}")))
-    return page if folders else None
+            damaged.append(Damaged(run.folder, DataError(f"its files do not fit together: {why}")))
+    return page
 
 
 def _written(group: Group, folder: Path) -> Values | Exception:
@@ -152,7 +141,7 @@ def _written(group: Group, folder: Path) -> Values | Exception:
     try:
         with within(PAGE_SECONDS, "making its page"):
             page = _paper(group, folder)
-            _write(folder / f"{group.name}.html", "paper", page=page, root="")
+            _write(folder / f"{group.name}.html", "paper", page=page)
     except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
         shutil.rmtree(folder / group.name, ignore_errors=True)
         return error
@@ -170,7 +159,7 @@ def _paper(group: Group, folder: Path) -> Values:
         "claims": [_claim(record) for record in group.judged.to_dict()],
         "tables": [_table(compared, files) for compared in tables],
         "figures": _figures(group, files),
-        "runs": [_run(run, path, files) for run, path in zip(group.runs, group.folders)],
+        "runs": [_run(run, files) for run in group.runs],
         "guide": _guide(group),
         "deviations": _deviations(group.slug),
     }
@@ -178,7 +167,7 @@ def _paper(group: Group, folder: Path) -> Values:
 
 def _guide(group: Group) -> Markup:
     """The page of advice, where runs have one: as the only run wrote it, or written anew from the rows of all."""
-    pages = [path for folder in group.folders if os.path.lexists(path := folder / "guide.md")]
+    pages = [path for run in group.runs if os.path.lexists(path := run.folder / "guide.md")]
     if pages[1:]:
         from dialnb.studies.matrix_guide import page
 
@@ -232,7 +221,7 @@ def _claim(record: Values) -> Values:
 
 def _figures(group: Group, files: Path) -> list[Values]:
     """The figures of the latest run, F2 before F10."""
-    described = [path for folder in group.folders[-1:] for path in folder.glob("figures/*.json")]
+    described = [path for run in group.runs[-1:] for path in run.folder.glob("figures/*.json")]
     described.sort(key=lambda path: re.sub(r"\d+", lambda number: number[0].zfill(9), path.stem))
     pictures = project_root() / "figures" / group.slug if group.record else Path()
     return [_figure(path, files / "figures", pictures) for path in described]
@@ -262,38 +251,38 @@ def _figure(path: Path, target: Path, pictures: Path) -> Values:
     return card | {"caption": about["caption"], "alt": about["alt"], "formats": formats}
 
 
-def _run(run: Values, path: Path, files: Path) -> Values:
+def _run(run: Run, files: Path) -> Values:
     """Provenance of one run, its command, and its notebook as a page and as a file."""
-    seed, *joined = seeds_of(run)
+    (seed, *joined), record = run.seeds, run.record
     target = make_folder(files / f"seed{seed}")
     links: list[str] = []
     damages: list[str] = []
     for name in KEPT:
         try:
-            if os.path.lexists(path / name):
-                (target / name).write_bytes(regular(path / name).read_bytes())
+            if os.path.lexists(run.folder / name):
+                (target / name).write_bytes(regular(run.folder / name).read_bytes())
                 links.append(name)
         except Exception as error:
             damages.append(f"{name} was left out: {in_words(error)}")
     if "notebook.ipynb" in links:
         try:
             with within(FILE_SECONDS, "showing it"):
-                body = notebook_body(path / "notebook.ipynb")
+                body = notebook_body(run.folder / "notebook.ipynb")
             html = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
             _write(
                 target / "notebook.html",
                 "notebook",
                 body=Markup(html),
-                title=f"{load_paper(run['slug']).name}, {run['profile']} profile, seed {seed}",
+                title=f"{load_paper(record['slug']).name}, {record['profile']} profile, seed {seed}",
                 back=f"../../{files.name}.html",
                 root="../../",
             )
         except Exception as error:
             damages.append(f"notebook.ipynb is damaged and has no page here: {in_words(error)}")
-    command = ["dialnb", "run", run["slug"], "--profile", run["profile"]]
-    for name, value in run.get("set_by_hand", {}).items():
+    command = ["dialnb", "run", record["slug"], "--profile", record["profile"]]
+    for name, value in record.get("set_by_hand", {}).items():
         command += ["--encoder", str(value)] if name == "encoder" else ["--set", f"{name}={value}"]
-    shown = {"record": run, "seed": seed, "joined": joined, "links": links, "damage": shortened("; ".join(damages))}
+    shown = {"record": record, "seed": seed, "joined": joined, "links": links, "damage": shortened("; ".join(damages))}
     return shown | {"command": shlex.join(command), "has_notebook": (target / "notebook.html").is_file()}
 
 
@@ -312,6 +301,6 @@ def _deviations(slug: str) -> Markup:
     return markdown_body(re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text))
 
 
-def _write(path: Path, template: str, **values: Any) -> Path:
-    path.write_text(render(f"{template}.html.j2", "report", **values), "utf-8")
+def _write(path: Path, template: str, root: str = "", **values: Any) -> Path:
+    path.write_text(render(f"{template}.html.j2", "report", root=root, **values), "utf-8")
     return path
