@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PRELOADED = ("accelerate", "ipykernel.kernelapp", "sklearn.manifold", "transformers.models.bert.modeling_bert")
-OURS = ("dialnb.explore.dialogues", "dialnb.models.encoder", "dialnb.studies.matrix")
+OURS = ("dialnb.explore.sentences", "dialnb.models.encoder", "dialnb.studies.matrix")
 
 BESIDE = (Path(__file__).parent, Path(__file__).parent.parent / "workflow")
 """What only tests import."""

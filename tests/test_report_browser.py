@@ -16,7 +16,7 @@ from dialnb import plots
 from dialnb.claims import judge_claims
 from dialnb.claims.papers import compare_table
 from dialnb.explore.maps import SpaceMap
-from dialnb.explore.panel import table
+from dialnb.explore.panels import table
 from dialnb.files import project_root
 from dialnb.report import build
 from dialnb.report.drawings import drawn_again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +14,14 @@ import shared
 import tiny
 from IPython.display import Image
 
+import dialnb
 from dialnb import explore
+from dialnb.data import Utterance
 from dialnb.data.records import SelectionGroup
-from dialnb.errors import DataError, UnknownName
-from dialnb.explore import dialogues, panel
+from dialnb.errors import DataError
+from dialnb.explore import panels
 from dialnb.explore.maps import OWN, PLOTLY, SpaceMap
-from dialnb.explore.methods import Methods, size_of
-from dialnb.explore.panel import Control, Panel
+from dialnb.explore.panels import Control
 
 TOUR = Path(__file__).resolve().parent.parent / "notebooks" / "00_tour.ipynb"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -47,12 +49,12 @@ def test_headless_the_tour_shows_plain_outputs_and_no_widgets(outputs):
     shown = [output for found in outputs.values() for output in found]
     assert not [output for output in shown if output.get("name") == "stderr"]
     assert not [output for output in shown if WIDGET in output.get("data", {})]
-    kinds = {words: [sorted(output["data"])[0] for output in of_cell(outputs, words)] for words in (
-        "explore.neighbours", "space.map", "space.compare", "from_dialogue", "preferences", "score_own")}  # fmt: skip
-    assert kinds["explore.neighbours"] == kinds["preferences"] == kinds["score_own"] == ["text/html"]
+    cells = ("explore.neighbours", "space.map", "space.compare", "def made_of", "\n    preferred", "evaluate_own")
+    kinds = {words: [sorted(output["data"])[0] for output in of_cell(outputs, words)] for words in cells}
+    assert kinds["explore.neighbours"] == kinds["\n    preferred"] == kinds["evaluate_own"] == ["text/html"]
     assert kinds["space.map"] == [PLOTLY]
     assert kinds["space.compare"][:2] == [PLOTLY, "text/html"]
-    assert kinds["from_dialogue"] == ["image/png", "text/html", "image/png", "text/html", "image/png"]
+    assert kinds["def made_of"] == ["image/png", "text/html", "image/png", "text/html", "image/png"]
 
 
 def test_every_map_has_a_picture_for_those_who_cannot_draw_it(outputs):
@@ -61,17 +63,11 @@ def test_every_map_has_a_picture_for_those_who_cannot_draw_it(outputs):
 
 
 def test_all_five_methods_are_trained_and_asked(outputs):
-    said = "".join("".join(output["text"]) for output in of_cell(outputs, "train_methods"))
-    table = "".join(of_cell(outputs, "preferences")[0]["data"]["text/html"])
+    said = "".join("".join(output["text"]) for output in of_cell(outputs, "explore.train"))
+    table = "".join(of_cell(outputs, "\n    preferred")[0]["data"]["text/html"])
     for method in ("DSE", "DialogueCSE", "TaDSE", "WMDC", "UMS"):
         assert f"{method}: trained in" in said and f">{method}</th>" in table
     assert "★" in table
-
-
-def test_the_tour_is_no_larger_than_it_says():
-    assert size_of("quick").projections == ["tsne", "umap"]
-    with pytest.raises(UnknownName, match="did you mean 'quick'"):
-        size_of("quik")
 
 
 # --- panels -----------------------------------------------------------------------------------------------------------
@@ -81,44 +77,61 @@ def test_the_tour_is_no_larger_than_it_says():
 def shown(monkeypatch) -> list:
     """What is displayed, in place of a front end."""
     things: list = []
-    monkeypatch.setattr(panel, "display", lambda thing, **how: things.append(thing))
+    monkeypatch.setattr(panels, "display", lambda thing, **how: things.append(thing))
     return things
 
 
-def echo() -> Panel:
+@pytest.fixture
+def widgets(monkeypatch, shown):
+    """Make a panel as it is where somebody sits at the keyboard; returns its labels, controls and output."""
+
+    def made(draw, *arguments, **named):
+        monkeypatch.setattr(panels, "live", lambda: True)
+        draw(*arguments, **named)
+        return shown.pop().children
+
+    return made
+
+
+def echo() -> None:
     def show(words: str, how: str) -> list:
         if not words:
             raise DataError("write something")
         return [f"{how} {words}"]
 
-    return Panel(show, words=Control("Words:", "hello"), how=Control("how", "plain", ("plain", "loud")))
+    explore.panel(show, words=Control("Words:", "hello"), how=Control("how", "plain", ("plain", "loud")))
 
 
-def test_a_panel_follows_its_boxes_and_menus(shown):
-    label, box, _, menu, _ = echo().widget().children
+def test_a_panel_follows_its_boxes_and_menus(widgets, shown):
+    label, box, _, menu, _ = widgets(echo)
     assert label.value == "Words:" and shown == ["plain hello"]
     menu.value = "loud"
     box.value = "bye"
     assert shown[1:] == ["loud hello", "loud bye"]
 
 
-def test_a_panel_says_what_is_wrong_and_goes_on(shown, capsys):
-    _, box, *_ = echo().widget().children
+def test_a_panel_says_what_is_wrong_and_goes_on(widgets, shown, capsys):
+    _, box, *_ = widgets(echo)
     box.value = ""
     assert capsys.readouterr().out.endswith("write something\n")
     box.value = "again"
     assert shown == ["plain hello", "plain again"]
 
 
+def test_where_nobody_sits_a_panel_is_what_it_shows_first(shown):
+    echo()
+    assert shown == ["plain hello"]
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_front_end_is_known_by_letting_cells_ask(monkeypatch, asked):
     kernel = SimpleNamespace(get_parent=lambda channel: {"content": {"allow_stdin": asked}})
     monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=kernel))
-    assert panel.live() is asked
+    assert panels.live() is asked
 
 
 def test_outside_a_notebook_nobody_is_there():
-    assert not panel.live()
+    assert not panels.live()
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------
@@ -171,7 +184,7 @@ def test_a_point_tells_its_text_whatever_signs_are_in_it():
 
 def test_a_map_is_a_picture_too_and_only_interactive_where_somebody_looks(shown):
     assert set(drawn()._repr_mimebundle_()) == {PLOTLY, "image/png", "text/plain"}
-    Panel(lambda: [drawn()]).widget()
+    panels.see([drawn()], live=True)
     assert [set(thing) for thing in shown] == [{PLOTLY, "text/plain"}]
     with pytest.raises(DataError, match="a map needs the column"):
         SpaceMap(drawn().data.drop(columns="text"), ("intent",))
@@ -181,13 +194,25 @@ def test_a_map_is_a_picture_too_and_only_interactive_where_somebody_looks(shown)
 
 
 def test_a_pasted_dialogue_is_read_with_and_without_names():
-    named = dialogues.parse("\n Customer: hi there\nAgent: hello: you\n")
+    named = explore.parse("\n Customer: hi there\nAgent: hello: you\n")
     assert [(u.speaker, u.text) for u in named.utterances] == [("user", "hi there"), ("system", "hello: you")]
-    plain = dialogues.parse("hi there\nnote: this\nbye")
+    plain = explore.parse("hi there\nnote: this\nbye")
     assert [u.speaker for u in plain.utterances] == ["user", "system", "user"]
     assert plain.utterances[1].text == "note: this"
     with pytest.raises(DataError, match="the dialogue: expected at least 2, one a line, but found 1"):
-        dialogues.parse("hello\n")
+        explore.parse("hello\n")
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory) -> dict:
+    """What the tour's cells about dialogues define, before any method was trained."""
+    known = {"dialnb": dialnb, "explore": explore, "pd": pd, "load": dialnb.load, "encoders": {}}
+    known["selector"] = SimpleNamespace(score=by_length)
+    cells = [cell for cell in json.loads(TOUR.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    asked = [cell for cell in cells if cell["id"].startswith(("tour-14", "tour-15")) or cell["id"] == "tour-17"]
+    path = tmp_path_factory.mktemp("cells") / "tour.py"
+    path.write_text("\n".join("".join(cell["source"]) for cell in asked), encoding="utf-8")
+    return runpy.run_path(str(path), known)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +224,13 @@ def test_a_pasted_dialogue_is_read_with_and_without_names():
         "\n".join(f"line {i}" for i in range(30)),
     ],
 )
-def test_every_method_makes_something_of_any_dialogue(text, shown):
-    explore.from_dialogue(text).widget()
+def test_every_method_makes_something_of_any_dialogue(text, shown, tour):
+    panels.see(tour["made_of"](text))
     assert [isinstance(thing, Image) for thing in shown] == [True, False, True, False, True]
 
 
-def test_templates_of_a_dialogue_have_slots_that_are_filled_again():
-    rows = dialogues.templates(dialogues.parse("a table for monday please\nok")).data
+def test_templates_of_a_dialogue_have_slots_that_are_filled_again(tour):
+    rows = tour["template_table"]([Utterance("user", "a table for monday please"), Utterance("system", "ok")]).data
     assert rows["template"].tolist() == ["a table for {DATE} please", "ok"]
     assert " / " in rows["filled again"][0] and rows["filled again"][1] == "(no slot)"
 
@@ -214,26 +239,18 @@ def by_length(groups: list[SelectionGroup]) -> list[list[float]]:
     return [[float(len(text)) for text in group.candidates] for group in groups]
 
 
-def test_the_preferred_candidate_of_each_method_has_a_star():
-    methods = Methods({}, {"long": by_length, "short": lambda groups: [[-s for s in row] for row in by_length(groups)]})
-    shown = dialogues.scores(methods, ("hi",), ["no", "certainly"]).data
+def test_the_preferred_candidate_of_each_method_has_a_star(tour, monkeypatch):
+    short = lambda groups: [[-score for score in row] for row in by_length(groups)]  # noqa: E731
+    monkeypatch.setitem(tour["preferred"].__globals__, "scorers", {"long": by_length, "short": short})
+    shown = tour["preferred"]("hi\nyou", "no\ncertainly")[0].data
     assert shown["long"].tolist() == ["2.00", "9.00 ★"] and shown["short"].tolist() == ["-2.00 ★", "-9.00"]
 
 
-def test_neighbours_and_similarities_of_own_sentences():
+def test_neighbours_and_similarities_of_own_sentences(shown):
     encoder = tiny.encoder(vocabulary=128)
     cosines = explore.similarities(encoder, ["book a table", "book a table", "bye"]).data
     assert cosines.loc["1. book a table", 2] == 1 and list(cosines.columns) == [1, 2, 3]
-    found = (
-        explore.neighbours({"raw": encoder}, ["book a table", "bye"], "smoke")
-        .show("book a table\n\nbye", "raw")[0]
-        .data
-    )
-    assert found["your sentence"].tolist() == ["book a table", "", "", "bye", "", ""]
-    assert found["similarity"].is_monotonic_decreasing or found["similarity"].between(-1, 1.001).all()
-
-
-def test_examples_of_files_are_found_by_name():
-    assert explore.example("utterances.csv").is_file()
-    with pytest.raises(UnknownName, match=r"did you mean 'dialogues.csv'"):
-        explore.example("dialogs.csv")
+    explore.neighbours({"raw": encoder}, ["book a table", "bye"], 64)
+    near = shown[0].data
+    assert near["your sentence"].tolist() == ["book a table", "", "", "bye", "", ""]
+    assert near["similarity"].is_monotonic_decreasing or near["similarity"].between(-1, 1.001).all()

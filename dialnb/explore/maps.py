@@ -63,23 +63,19 @@ class SpaceMap:
         panels = list(self.data["panel"].unique())
         views = list(product(self.data["projection"].unique(), self.colours))
         figure = make_subplots(1, len(panels), subplot_titles=panels, horizontal_spacing=0.02)
-        view_of_trace = []
-        for view in views:
-            projection, colour = view
+        for view, (projection, colour) in enumerate(views):
             shown = self.data[self.data["projection"] == projection]
-            labels = [label for label in shown[colour] if label != OWN]
-            styles = looks(labels) | {OWN: ("white", "o", None)}
+            styles = looks(label for label in shown[colour] if label != OWN) | {OWN: ("white", "o", None)}
             for (label, style), (column, panel) in product(styles.items(), enumerate(panels, 1)):
                 points = shown[(shown[colour] == label) & (shown["panel"] == panel)]
                 if len(points):
-                    figure.add_trace(_trace(points, label, style), row=1, col=column)
-                    figure.data[-1].update(showlegend=column == 1, visible=view == views[0])
-                    view_of_trace.append(view)
+                    trace = {"meta": view, "visible": view == 0, "showlegend": column == 1}
+                    figure.add_trace(_trace(points, label, style) | trace, 1, column)
         buttons = []
-        for view in views:
-            visible = [of_trace == view for of_trace in view_of_trace]
-            captions = {f"annotations[{n}].text": self._caption(panel, view[0]) for n, panel in enumerate(panels)}
-            label = f"{_plain(view[0])}, colour: {_plain(view[1])}"
+        for view, (projection, colour) in enumerate(views):
+            visible = [trace.meta == view for trace in figure.data]
+            captions = {f"annotations[{n}].text": self._caption(panel, projection) for n, panel in enumerate(panels)}
+            label = f"{_plain(projection)}, colour: {_plain(colour)}"
             buttons.append({"label": label, "method": "update", "args": [{"visible": visible}, captions]})
         figure.plotly_relayout(buttons[0]["args"][1])
         figure.update_layout(LOOK["layout"], title_text=_plain(self.title), template="none")

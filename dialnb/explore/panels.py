@@ -3,19 +3,18 @@
 Where nobody sits at the keyboard (papermill, nbconvert) a panel is what it shows for its first values, as plain output.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import IPython
 import ipywidgets
-import pandas as pd
 from IPython.display import Image, display
 from matplotlib.figure import Figure
+from pandas import DataFrame
 from pandas.io.formats.style import Styler
 
-from dialnb.errors import DialnbError
+from dialnb.errors import DataError, DialnbError
 from dialnb.plots import style
 
 BEST = "background-color: #d6e8f5; color: #1b1f24; font-weight: bold"
@@ -28,8 +27,7 @@ SHARP = 160
 """Dots per inch of a picture in a notebook, for fine screens too."""
 
 
-@dataclass(frozen=True)
-class Control:
+class Control(NamedTuple):
     """A menu of options or, without any, a box to write in, which is read when one leaves it."""
 
     label: str
@@ -39,47 +37,39 @@ class Control:
     def widget(self) -> ipywidgets.DOMWidget:
         if self.options:
             return ipywidgets.Dropdown(value=self.value, options=self.options)
-        lines = self.value.count("\n") + 2
-        layout = {"width": "46em", "height": f"{1.5 * lines}em"}
+        height = 1.5 * (self.value.count("\n") + 2)
+        layout = {"width": "46em", "height": f"{height}em"}
         return ipywidgets.Textarea(self.value, layout=layout, continuous_update=False)
 
 
-class Panel:
-    """``show`` takes the values of the controls by name and returns what is to be seen, one thing below the other."""
+def panel(show: Callable[..., Iterable[Any]], **controls: Control) -> None:
+    """Display what ``show`` gives for the values of the controls by name, one thing below the other; where somebody
+    sits at the keyboard, below the controls, which it follows."""
+    if not live():
+        return see(show(**{name: control.value for name, control in controls.items()}))
 
-    def __init__(self, show: Callable[..., Sequence[Any]], **controls: Control) -> None:
-        self.show, self.controls = show, controls
+    def answer(**values: str) -> None:
+        try:
+            see(show(**values), live=True)
+        except DialnbError as error:
+            print(error)
 
-    def widget(self) -> ipywidgets.VBox:
-        """Labels and controls, above an output that follows them."""
+    widgets = {name: control.widget() for name, control in controls.items()}
+    shown = []
+    for name, control in controls.items():
+        shown += [ipywidgets.Label(control.label), widgets[name]]
+    display(ipywidgets.VBox([*shown, ipywidgets.interactive_output(answer, widgets)]))
 
-        def answer(**values: str) -> None:
-            try:
-                self._display(values, live=True)
-            except DialnbError as error:
-                print(error)
 
-        widgets = {name: control.widget() for name, control in self.controls.items()}
-        rows = []
-        for name, control in self.controls.items():
-            rows += [ipywidgets.Label(control.label), widgets[name]]
-        return ipywidgets.VBox([*rows, ipywidgets.interactive_output(answer, widgets)])
-
-    def _display(self, values: dict[str, str], live: bool) -> None:
-        for thing in self.show(**values):
-            if isinstance(thing, Figure):
-                width = round(100 * thing.get_figwidth())
-                display(Image(style.png(thing, SHARP), width=width))
-            elif live and hasattr(thing, "live"):
-                display(thing.live(), raw=True)
-            else:
-                display(thing)
-
-    def _ipython_display_(self) -> None:
-        if live():
-            display(self.widget())
+def see(things: Iterable[Any], live: bool = False) -> None:
+    """Display figures sharply, maps without their picture where they are live, and all else as it is."""
+    for thing in things:
+        if isinstance(thing, Figure):
+            display(Image(style.png(thing, SHARP), width=round(100 * thing.get_figwidth())))
+        elif live and hasattr(thing, "live"):
+            display(thing.live(), raw=True)
         else:
-            self._display({name: control.value for name, control in self.controls.items()}, live=False)
+            display(thing)
 
 
 def live() -> bool:
@@ -89,8 +79,16 @@ def live() -> bool:
     return bool(asked and asked["content"].get("allow_stdin"))
 
 
+def lines_of(text: str, what: str, least: int = 1) -> list[str]:
+    """The lines that have something on them."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) < least:
+        raise DataError(f"{what}: expected at least {least}, one a line, but found {len(lines)}")
+    return lines
+
+
 def table(
-    frame: pd.DataFrame,
+    frame: DataFrame,
     caption: str = "",
     index: bool = False,
     formats: Any = None,
