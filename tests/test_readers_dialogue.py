@@ -186,24 +186,6 @@ def test_multiwoz_copies_place_a_slot_where_its_words_are(read):
     assert dialogue.utterances[0].slots == (Slot("Dest", "Pizza Hut", 7, 16), Slot("Leave", "5"))
 
 
-def test_multiwoz_official_takes_splits_from_lists_and_system_acts_from_their_file(read):
-    log = [{"text": text, "metadata": {}} for text in ("hi", "yes?", "bye", "bye")]
-    data = {f"MUL{n}.json": {"goal": {"hotel": {"info": {}}, "topic": {}}, "log": log} for n in range(3)}
-    archive = {
-        "MultiWOZ_2.1/data.json": dump(data),
-        "MultiWOZ_2.1/valListFile.txt": b"MUL1.json\n",
-        "MultiWOZ_2.1/testListFile.txt": b"MUL2.json\n",
-        "MultiWOZ_2.1/system_acts.json": dump(
-            {"MUL0": {"1": {"Hotel-Inform": [["Area", "east"]]}, "2": "No Annotation"}}
-        ),
-    }
-    dialogues, _ = read("MultiWOZ", {"data/MultiWOZ_2.1.zip": archive}, "official")
-    assert [(d.id, d.split) for d in dialogues] == [("MUL0", "train"), ("MUL1", "dev"), ("MUL2", "test")]
-    assert [u.acts for u in dialogues[0].utterances] == [(), ("Hotel-Inform",), (), ()]
-    with pytest.raises(DataError, match=r"should hold data\.json"):
-        read("MultiWOZ", {"data/MultiWOZ_2.1.zip": {"x/data.json": b"{}"}}, "official")
-
-
 # -- DSTC2 ------------------------------------------------------------------------
 
 
@@ -296,46 +278,20 @@ def test_kvret_copy_keeps_acts_and_places(read):
     assert dialogue.utterances[0].slots == (Slot("distance", "near", 0, 4),)
 
 
-def test_kvret_official_reads_the_three_original_files(read):
-    dialogue = [{"turn": who, "data": {"utterance": who.upper()}} for who in ("driver", "assistant")]
-    content = dump([{"dialogue": dialogue, "scenario": {"uuid": "u", "task": {"intent": "weather"}}}])
-    archive = {f"kvret_{split}_public.json": content for split in ("train", "dev", "test")}
-    dialogues, _ = read("KVRET", {"kvret_dataset_public.zip": archive}, "official")
-    assert [dialogue.split for dialogue in dialogues] == ["train", "dev", "test"]
-    assert said(dialogues[0]) == [("user", "DRIVER"), ("system", "ASSISTANT")]
-    assert dialogues[0].domains == ("weather",)
-
-
 # -- Taskmaster ------------------------------------------------------------------------
 
 
-def test_taskmaster_original_files_keep_segments_and_the_published_splits(read):
+def test_taskmaster4_keeps_segments(read):
     segment = {"start_index": 3, "end_index": 7, "text": "Rome", "annotations": [{"name": "city"}, {"name": "city"}]}
     turns = [
         {"index": 0, "speaker": "USER", "text": "to Rome", "segments": [segment]},
         {"index": 1, "speaker": "ASSISTANT", "text": "ok"},
     ]
-    items = [{"conversation_id": name, "instruction_id": "restaurant-table-2", "utterances": turns} for name in "ab"]
-    lists = {
-        f"TM-1-2019/train-dev-test/{split}.csv": b"b,\n" if split == "dev" else b""
-        for split in ("train", "dev", "test")
-    }
-    empty = dump([{"conversation_id": "c", "instruction_id": "x", "utterances": []}])
-    files = lists | {"TM-1-2019/self-dialogs.json": dump(items), "TM-1-2019/woz-dialogs.json": empty}
-    dialogues, skipped = read("Taskmaster", files, "tm1")
-    assert [(dialogue.id, dialogue.split, dialogue.domains) for dialogue in dialogues] == [
-        ("a", "train", ("restaurant-table",)),
-        ("b", "dev", ("restaurant-table",)),
-    ]
-    assert dialogues[0].utterances[0].slots == (Slot("city", "Rome", 3, 7),)
-    assert skipped == {"dialogue without utterances": 1}
-
-
-def test_taskmaster2_takes_the_domain_from_the_file(read):
-    names = ("flights", "food-ordering", "hotels", "movies", "music", "restaurant-search", "sports")
-    item = {"conversation_id": "x", "instruction_id": "i", "utterances": [{"speaker": "USER", "text": "hi"}]}
-    dialogues, _ = read("Taskmaster-2", {f"TM-2-2020/data/{name}.json": dump([item]) for name in names})
-    assert [dialogue.domains[0] for dialogue in dialogues] == list(names)
+    item = {"conversation_id": "a", "vertical": "Coffee", "utterances": turns}
+    files = {f"TM-4-2024/data/data_0{number}.json": b"[]" for number in range(1, 8)}
+    (dialogue,), _ = read("Taskmaster", files | {"TM-4-2024/data/data_00.json": dump([item])}, "tm4")
+    assert (dialogue.id, dialogue.split, dialogue.domains) == ("a", "train", ("coffee",))
+    assert dialogue.utterances[0].slots == (Slot("city", "Rome", 3, 7),)
 
 
 def test_delexicalised_taskmaster_keeps_placeholders_as_slots(read):
@@ -379,18 +335,15 @@ def test_mdc_groups_messages_and_reads_every_act_cell(read):
         "1\t2\tt\tagent\tWhere from?\trequest(pickup_location) \t\t\n"
         "2\t1\tt\tuser\tNo\tDeny()\n"
     )
-    files = {
-        f"data/{domain}_all.tsv": ("\ufeff" + MDC_HEADER + rows).encode() for domain in ("movie", "taxi", "restaurant")
-    }
-    dialogues, _ = read("MDC", files, "official")
-    assert [dialogue.id for dialogue in dialogues[::2]] == ["movie-1", "taxi-1", "restaurant-1"]
+    files = {f"data/{domain}_all.tsv": ("\ufeff" + MDC_HEADER + rows).encode() for domain in ("movie", "taxi")}
+    dialogues, _ = read("MDC", files)
+    assert [dialogue.id for dialogue in dialogues[::2]] == ["movie-1", "taxi-1"]
     first, second = dialogues[0].utterances
     assert (first.speaker, first.text) == ("user", 'A cab, "now"')
     assert (first.acts, first.intent) == (("greeting", "request"), "greeting")
     assert first.slots == (Slot("greeting", "hi"), Slot("city", "New York"), Slot("state", "NY"))
     assert (second.speaker, second.acts, second.slots) == ("system", ("request",), ())
     assert dialogues[1].utterances[0].acts == ("deny",)
-    assert len(read("MDC", files)[0]) == 4
 
 
 @pytest.mark.parametrize("bad", ["user\n", "robot\thi\tinform()\n", "user\thi\tno act\n", 'user\t"hi\tinform()\n'])
@@ -400,14 +353,10 @@ def test_mdc_names_the_line_of_a_malformed_row(read, bad):
         read("MDC", {"data/movie_all.tsv": (MDC_HEADER + good + "1\t1\tt\t" + bad).encode(), "data/taxi_all.tsv": b""})
 
 
-def test_metalwoz_bot_speaks_first_in_copies_and_official_archive(read):
+def test_metalwoz_bot_speaks_first(read):
     line = dump({"id": "a", "domain": "ALARM_SET", "turns": ["Hello", "wake me"]}) + b"\n"
-    copies, _ = read("MetaLWOZ", {"data/dialogues/ALARM_SET.txt": line})
-    official, _ = read(
-        "MetaLWOZ", {"metalwoz-v1.zip": {"dialogues/ALARM_SET.txt": line, "tasks.txt": b"x"}}, "official"
-    )
-    assert copies == official
-    assert said(copies[0]) == [("system", "Hello"), ("user", "wake me")]
+    (dialogue,), _ = read("MetaLWOZ", {"data/dialogues/ALARM_SET.txt": line})
+    assert said(dialogue) == [("system", "Hello"), ("user", "wake me")]
 
 
 def test_frames_lays_references_flat_and_takes_the_intent(read):
@@ -418,7 +367,7 @@ def test_frames_lays_references_flat_and_takes_the_intent(read):
     plain = {"acts": [{"name": "no_result", "args": [reference, {"key": "dst_city"}]}]}
     turns = [{"author": "user", "text": "u", "labels": labels}, {"author": "wizard", "text": "w", "labels": plain}]
     archive = {"frames.json": dump([{"id": "f", "turns": turns}])}
-    (dialogue,), _ = read("Frames", {"Frames-dataset.zip": archive}, "official")
+    (dialogue,), _ = read("Frames", {"data/unified_datasets/frames/original_data.zip": archive})
     user, wizard = dialogue.utterances
     assert (user.acts, user.slots, user.intent) == (("inform", "switch_frame"), (Slot("dst_city", "Rome"),), "book")
     assert (wizard.speaker, wizard.acts, wizard.slots) == ("system", ("no_result",), ())
@@ -442,13 +391,11 @@ def test_star_is_what_user_and_wizard_say(read):
     assert sum(skipped.values()) == 1
 
 
-def test_topical_chat_has_its_train_split_in_the_official_files(read):
+def test_topical_chat_has_two_kinds_of_dev_and_test(read):
     content = dump({"t_1": {"content": [{"agent": "agent_1", "message": "Hi"}]}})
-    names = ("train", "valid_freq", "valid_rare", "test_freq", "test_rare")
-    files = {f"conversations/{name}.json": content for name in names}
-    splits = [dialogue.split for dialogue in read("TopicalChat", files, "official")[0]]
-    assert splits == ["train", "dev_freq", "dev_rare", "test_freq", "test_rare"]
-    assert len(read("TopicalChat", files)[0]) == 4
+    names = ("valid_freq", "valid_rare", "test_freq", "test_rare")
+    dialogues, _ = read("TopicalChat", {f"conversations/{name}.json": content for name in names})
+    assert [dialogue.split for dialogue in dialogues] == ["dev_freq", "dev_rare", "test_freq", "test_rare"]
 
 
 def test_self_dialogue_puts_sentences_in_the_order_of_their_numbers(read):

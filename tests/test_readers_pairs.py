@@ -56,17 +56,6 @@ def test_sick_has_labels(mirror_store, every_mirror):
     assert Counter(item.label for item in items) == {"neutral": 5611, "entailment": 2857, "contradiction": 1459}
 
 
-def test_mnli_has_two_development_sets(tmp_path):
-    text = lines({"pairID": "1n", "sentence1": "p", "sentence2": "h", "gold_label": "neutral"})
-    archive = zipped(
-        multinli_1__0_train__jsonl=text,
-        multinli_1__0_dev_matched__jsonl=text,
-        multinli_1__0_dev_mismatched__jsonl=text,
-    )
-    records, _ = read(store_with(tmp_path, "MNLI", {"multinli_1.0.zip": archive}), "MNLI")
-    assert splits(records) == {"train": 1, "dev": 1, "dev-mismatched": 1}
-
-
 def test_dialogue_nli_files_are_json_lists_with_labels_of_their_own(tmp_path):
     rows = [
         {"id": f"d{number}", "label": label, "sentence1": "i am 22", "sentence2": "i am twenty two", "dtype": "x"}

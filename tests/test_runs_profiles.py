@@ -260,15 +260,12 @@ def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
     ("name", "present"),
     [
         ("MultiWOZ", True),
-        ("MultiWOZ:convlab", False),
-        ("MultiWOZ:official", False),
         ("Taskmaster:tm4", True),
-        ("Taskmaster:tm1", False),
         ("Taskmaster:tm1-delexicalised", True),
         ("E-commerce:official-sessions", False),
         ("DECODE:main", False),
         ("MASSIVE:slurp", True),
-        ("MASSIVE:slurp-official", False),
+        ("MASSIVE:official", False),
         ("Dialogue-NLI", False),
     ],
 )

@@ -23,7 +23,7 @@ import io
 import json
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename
@@ -140,14 +140,6 @@ class Files:
             yield dict(zip(header, row))
 
 
-def ending_so(found: Mapping[str, bytes], archive: str, end: str) -> tuple[str, bytes]:
-    """Name and bytes of the member of an archive, one of those found in it, whose name ends so."""
-    for name, data in found.items():
-        if name.endswith(end):
-            return name, data
-    raise DataError(f"{archive} should hold {end}; it has: {', '.join(list(found)[:10])}")
-
-
 def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(basename(name), pattern)
 
@@ -170,7 +162,7 @@ class Reader:
         """Yield the records; an error in a row names its place."""
         variant = self.variant(variant)
         try:
-            yield from self.function(files, variant) if self.variants else self.function(files)
+            yield from self.function(files, variant) if len(self.variants) > 1 else self.function(files)
         except KeyError as error:
             raise DataError(f"malformed row at {files.place}: no field {error}") from error
         except (AttributeError, IndexError, TypeError, ValueError, csv.Error) as error:
@@ -203,8 +195,9 @@ def reader(
 ) -> Callable[[Callable[..., Records]], Reader]:
     """Make a generator function the reader of ``dataset``.
 
-    The first of ``variants`` is the default. ``sources`` are the registry entries whose files it reads (by default
-    the one of the same name). Raise ``version`` whenever its records change, so that cached ones are made anew.
+    The first of ``variants`` is the default; of several, the function is told which. ``sources`` are the registry
+    entries whose files it reads (by default the one of the same name). Raise ``version`` whenever its records change,
+    so that cached ones are made anew.
     """
     return functools.partial(Reader, dataset, variants, version, sources or (dataset,))
 

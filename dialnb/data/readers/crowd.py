@@ -7,29 +7,28 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from dialnb.data.readers import SPEAKERS, SPLITS, TRAIN_DEV_TEST, Files, Records, ending_so, in_turn, reader, unique
+from dialnb.data.readers import SPEAKERS, SPLITS, Files, Records, in_turn, reader, unique
 from dialnb.data.records import Dialogue, Slot, Utterance
 
 ACT = re.compile(r"\s*(\w+)\s*\((.*)\)?\s*", re.DOTALL)
 
 
-@reader("MetaLWOZ", variants=("copies", "official"))
-def read_metalwoz(files: Files, variant: str) -> Records:
+@reader("MetaLWOZ", variants=("copies",))
+def read_metalwoz(files: Files) -> Records:
     """37,884 dialogues, 432,036 utterances, 47 domains; the bot speaks first. One JSON line per dialogue."""
-    archive = "metalwoz-v1.zip" if variant == "official" else ""
-    for name, data in files.matching("*dialogues/*.txt", archive):
+    for name, data in files.matching("*dialogues/*.txt"):
         for item in files.json_lines(name, data):
             yield Dialogue(item["id"], in_turn(item["turns"], ("system", "user")), (item["domain"],))
 
 
-@reader("MDC", variants=("copies", "official"))
-def read_mdc(files: Files, variant: str) -> Records:
-    """Microsoft Dialogue Challenge: movie and taxi booking, and restaurants too in "official".
+@reader("MDC", variants=("copies",))
+def read_mdc(files: Files) -> Records:
+    """Microsoft Dialogue Challenge: movie and taxi booking; of restaurants there is no copy.
 
     One row per message: session, message, time, speaker, text, then one cell per act. The first act is the intent:
     the eleven acts are what DialogueCSE calls intents.
     """
-    for domain in ("movie", "taxi", "restaurant") if variant == "official" else ("movie", "taxi"):
+    for domain in ("movie", "taxi"):
         messages = _mdc_messages(files, f"data/{domain}_all.tsv")
         for session, rows in groupby(messages, key=lambda message: message[0]):
             utterances = tuple(utterance for _, utterance in rows)
@@ -62,10 +61,10 @@ def _told(arguments: str) -> Iterator[Slot]:
             yield Slot(name.strip(), value.strip())
 
 
-@reader("Frames", variants=("copies", "official"))
-def read_frames(files: Files, variant: str) -> Records:
+@reader("Frames", variants=("copies",))
+def read_frames(files: Files) -> Records:
     """1,369 travel bookings, 19,986 utterances, published without splits; the copy is the official file."""
-    archive = "Frames-dataset.zip" if variant == "official" else "data/unified_datasets/frames/original_data.zip"
+    archive = "data/unified_datasets/frames/original_data.zip"
     for member, data in files.matching("*frames.json", archive):
         for item in files.items(f"{archive} {member}", data):
             yield Dialogue(item["id"], tuple(map(_frames_turn, item["turns"])), ("travel",))
@@ -107,14 +106,13 @@ def read_star(files: Files) -> Records:
             files.skipped["dialogue abandoned before anything was said"] += 1
 
 
-@reader("TopicalChat", variants=("copies", "official"))
-def read_topical_chat(files: Files, variant: str) -> Records:
+@reader("TopicalChat", variants=("copies",))
+def read_topical_chat(files: Files) -> Records:
     """Chats about news and facts; the speakers are agent_1 and agent_2. The copies lack the train split.
 
     "freq" and "rare" splits differ in whether their entities are frequent in the train split.
     """
-    parts = ("train", "valid_freq", "valid_rare", "test_freq", "test_rare")
-    for part in parts if variant == "official" else parts[1:]:
+    for part in ("valid_freq", "valid_rare", "test_freq", "test_rare"):
         for name, item in files.items(f"conversations/{part}.json"):
             utterances = tuple(Utterance(turn["agent"], turn["message"]) for turn in item["content"])
             yield Dialogue(name, utterances, (), part.replace("valid", "dev"))
@@ -136,20 +134,10 @@ def read_dailydialog(files: Files) -> Records:
     yield from _unified(files, "data/unified_datasets/dailydialog/data.zip")
 
 
-@reader("KVRET", variants=("copies", "official"))
-def read_kvret(files: Files, variant: str) -> Records:
-    """In-car assistant, three domains. The copy lacks one of 3,031 dialogues; "official" reads the original archive."""
-    if variant == "copies":
-        yield from _unified(files, "data/unified_datasets/kvret/data.zip")
-        return
-    archive = "kvret_dataset_public.zip"
-    members = dict(files.matching("*_public.json", archive))
-    for split in TRAIN_DEV_TEST:
-        for item in files.items(*ending_so(members, archive, f"kvret_{split}_public.json")):
-            scenario = item["scenario"]
-            turns = [(turn["turn"], turn["data"]["utterance"]) for turn in item["dialogue"]]
-            utterances = tuple(Utterance(SPEAKERS[speaker], text) for speaker, text in turns)
-            yield Dialogue(scenario["uuid"], utterances, (scenario["task"]["intent"],), split)
+@reader("KVRET", variants=("copies",))
+def read_kvret(files: Files) -> Records:
+    """In-car assistant, three domains. The copy lacks one of 3,031 dialogues."""
+    yield from _unified(files, "data/unified_datasets/kvret/data.zip")
 
 
 def _unified(files: Files, archive: str) -> Records:

@@ -206,15 +206,13 @@ def split_key(item: IntentUtterance) -> tuple[str, str]:
     return item.intent, " ".join(re.sub(r"[^\w\s]", "", item.text.lower()).split())
 
 
-@reader("MASSIVE", variants=("intents", "joined", "slurp", "slurp-official", "official"), sources=("MASSIVE", "HWU64"))
+@reader("MASSIVE", variants=("intents", "joined", "slurp", "official"), sources=("MASSIVE", "HWU64"))
 def read_massive(files: Files, variant: str) -> Records:
     """The en-US part. "intents": text and intent of train and test; "joined": the same with slots wherever SLURP or
-    HWU64 annotate the very same text; "slurp": SLURP's dev and test with slots, "slurp-official" with train too;
-    "official": the ``en-US.jsonl`` of the MASSIVE release, for those who can get it."""
+    HWU64 annotate the very same text; "slurp": SLURP's dev and test with slots; "official": the ``en-US.jsonl`` of the
+    MASSIVE release, for those who can get it."""
     if variant == "slurp":
-        yield from slurp_rows(files, "devel", "test")
-    elif variant == "slurp-official":
-        yield from slurp_rows(files, "train", "devel", "test")
+        yield from slurp_rows(files)
     elif variant == "official":
         for name, data in files.find("en-US.jsonl", official=True):
             for item in files.json_lines(name, data):
@@ -224,16 +222,16 @@ def read_massive(files: Files, variant: str) -> Records:
         known = {}
         if variant == "joined":
             known = {item.text: item.slots for item, _ in fold_rows(files)}
-            known |= {item.text: item.slots for item in slurp_rows(files, "devel", "test")}
+            known |= {item.text: item.slots for item in slurp_rows(files)}
         for split, size in (("train", "large"), ("test", "small")):
             for item in files.json_lines(f"datasets/massive_intent/{size}.jsonl"):
                 text, intent = item["input"], item["label"].replace(" ", "_")
                 yield IntentUtterance(text, intent, known.get(text, ()), intent.partition("_")[0], split)
 
 
-def slurp_rows(files: Files, *parts: str) -> Iterator[IntentUtterance]:
+def slurp_rows(files: Files) -> Iterator[IntentUtterance]:
     """SLURP's text annotation. The intent is scenario_action, as MASSIVE has it: a few rows of SLURP say less."""
-    for part in parts:
+    for part in ("devel", "test"):
         for item in files.json_lines(f"dataset/slurp/{part}.jsonl"):
             text, slots = bracketed(item["sentence_annotation"].lower())
             scenario = item["scenario"]

@@ -87,14 +87,6 @@ def read_sick(files: Files) -> Records:
             yield from inference_items(files, files.table(name, data, columns, "\t"), split, columns)
 
 
-@reader("MNLI")
-def read_mnli(files: Files) -> Records:
-    """Ten genres; the splits are "train", "dev" (matched genres) and "dev-mismatched"."""
-    for split, part in (("train", "train"), ("dev", "dev_matched"), ("dev-mismatched", "dev_mismatched")):
-        for name, data in files.find(f"multinli_1.0_{part}.jsonl", official=True):
-            yield from inference_items(files, files.json_lines(name, data), split)
-
-
 @reader("Dialogue-NLI")
 def read_dialogue_nli(files: Files) -> Records:
     """Persona sentences and utterances. The files are called .jsonl, but each is one JSON list."""

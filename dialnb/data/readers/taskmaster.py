@@ -1,9 +1,8 @@
-"""Taskmaster, in the parts of it that are public copies and in its original files.
+"""Taskmaster, in the parts of it that are public copies.
 
 ``tm1-delexicalised``  2,000 of the 13,215 TM-1 dialogues, values replaced by their slot's name between underscores
 ``tm3-shard``          one of the 55 training shards of TM-3: 1,462 dialogues, each up to some system turn
 ``tm4``                3,710 coffee orders; later than the papers, complete, and so a useful stand-in
-``tm1``                the original JSON files of TM-1; those of TM-2 are the dataset Taskmaster-2
 """
 
 import csv
@@ -11,16 +10,15 @@ import re
 from itertools import chain
 from typing import Any
 
-from dialnb.data.readers import SPEAKERS, TRAIN_DEV_TEST, Files, Records, reader
+from dialnb.data.readers import SPEAKERS, Files, Records, reader
 from dialnb.data.records import Dialogue, Slot, Utterance
 
 MARKS = {"*": "user", "-": "system", "U": "user", "A": "system"}
-TM2_DOMAINS = ("flights", "food-ordering", "hotels", "movies", "music", "restaurant-search", "sports")
 DELEXICALISED = re.compile(r"(?<!\w)_([a-z]+(?:[._][a-z]+)*)_")
 MARKER = re.compile(r"[<\[]([A-Z]+)[>\]]")
 
 
-@reader("Taskmaster", variants=("tm1-delexicalised", "tm3-shard", "tm4", "tm1"))
+@reader("Taskmaster", variants=("tm1-delexicalised", "tm3-shard", "tm4"))
 def read_taskmaster(files: Files, variant: str) -> Records:
     """One release, or the public part of one; see the head of this module."""
     if variant == "tm1-delexicalised":
@@ -29,38 +27,11 @@ def read_taskmaster(files: Files, variant: str) -> Records:
                 yield from _delexicalised(files, f"taskmaster-1/{collection}-{split}.md", split)
     elif variant == "tm3-shard":
         yield from _shard(files, "TM-3-2020/splits/train/train-bc.tsv")
-    elif variant == "tm4":
-        for key, data in files.matching("TM-4-2024/data/data_*.json"):
-            yield from _original(files, key, data, {})
     else:
-        splits = {}  # only the self-dialogues were split, the rest counts as training data
-        for split in TRAIN_DEV_TEST:
-            for line in files.lines(f"TM-1-2019/train-dev-test/{split}.csv"):
-                splits[line.strip().rstrip(",")] = split
-        for key in ("TM-1-2019/self-dialogs.json", "TM-1-2019/woz-dialogs.json"):
-            yield from _original(files, key, None, splits)
-
-
-@reader("Taskmaster-2")
-def read_taskmaster2(files: Files) -> Records:
-    """17,289 spoken dialogues in seven domains, published without splits."""
-    for domain in TM2_DOMAINS:
-        yield from _original(files, f"TM-2-2020/data/{domain}.json", None, {}, domain)
-
-
-def _original(files: Files, key: str, data: bytes | None, splits: dict[str, str], domain: str = "") -> Records:
-    """The JSON form shared by all releases: utterances with annotated segments.
-
-    The domain is the file's, the ``vertical``, or the first part of TM-1's instruction ("restaurant-table-2").
-    """
-    for item in files.items(key, data):
-        name = item["conversation_id"]
-        topic = domain or item.get("vertical") or re.sub(r"-\d+$", "", item["instruction_id"])
-        utterances = tuple(map(_utterance, item["utterances"]))
-        if utterances:
-            yield Dialogue(name, utterances, (topic.lower(),), splits.get(name, "train"))
-        else:
-            files.skipped["dialogue without utterances"] += 1
+        for key, data in files.matching("TM-4-2024/data/data_*.json"):
+            for item in files.items(key, data):
+                said = tuple(map(_utterance, item["utterances"]))
+                yield Dialogue(item["conversation_id"], said, (item["vertical"].lower(),))
 
 
 def _utterance(turn: Any) -> Utterance:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from posixpath import basename
 from typing import Any
 
-from dialnb.data.readers import SPLITS, Files, Records, ending_so, reader, unique
+from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
 from dialnb.data.records import Dialogue, Slot, Slots, Texts, Utterance
 from dialnb.errors import DataError
@@ -66,53 +66,23 @@ def read_camrest(files: Files) -> Records:
         yield Dialogue(str(item["dialogue_id"]), tuple(utterances), ("restaurant",))
 
 
-@reader("MultiWOZ", variants=("copies", "convlab", "official"))
-def read_multiwoz(files: Files, variant: str) -> Records:
-    """MultiWOZ 2.1, 10,438 dialogues. The copies hold dev and test, with acts of both speakers.
-
-    "convlab" adds the train split in the same form; "official" is the archive of the authors, with system acts only.
-    """
-    if variant == "official":
-        yield from _official_multiwoz(files)
-        return
-    for part in ("val", "test") if variant == "copies" else ("train", "val", "test"):
+@reader("MultiWOZ", variants=("copies",))
+def read_multiwoz(files: Files) -> Records:
+    """MultiWOZ 2.1: 1,999 of 10,438 dialogues, as the copies hold dev and test, with acts of both speakers."""
+    for part in ("val", "test"):
         for member, data in files.matching("*.json", f"data/multiwoz/{part}.json.zip"):
-            yield from _multiwoz(files.items(member, data), {}, SPLITS[part], {})
+            for name, item in files.items(member, data):
+                said = [_multiwoz_turn(place, turn) for place, turn in enumerate(item["log"])]
+                domains = [key for key, goal in item["goal"].items() if goal and key not in ("message", "topic")]
+                yield Dialogue(name.removesuffix(".json"), tuple(said), tuple(domains), SPLITS[part])
 
 
-def _official_multiwoz(files: Files) -> Records:
-    """MultiWOZ_2.1.zip: all dialogues in data.json, two lists of held-out names, system acts in a file of their own."""
-    found = {basename(name): data for name, data in files.matching("*", "data/MultiWOZ_2.1.zip")}
-    splits: dict[str, str] = {}
-    for split, stem in (("dev", "valListFile"), ("test", "testListFile")):
-        listed = found.get(f"{stem}.txt", found.get(f"{stem}.json"))
-        if listed is None or "data.json" not in found:
-            raise DataError(
-                "MultiWOZ_2.1.zip should hold data.json, valListFile and testListFile; "
-                f"it has {', '.join(sorted(found))}"
-            )
-        splits |= dict.fromkeys(listed.decode().split(), split)
-    acts = files.json("system_acts.json", found.get("system_acts.json", b"{}"))
-    yield from _multiwoz(files.items("data.json", found["data.json"]), splits, "train", acts)
-
-
-def _multiwoz(
-    rows: Iterable[tuple[str, Any]], splits: dict[str, str], otherwise: str, system_acts: dict[str, Any]
-) -> Records:
-    """``{name: {goal, log}}`` with user and system turns by turns; acts beside the turn or in ``system_acts``."""
-    for file, item in rows:
-        name = file.removesuffix(".json")
-        utterances = []
-        for index, turn in enumerate(item["log"]):
-            acts = turn.get("dialog_act")
-            if not acts and index % 2:
-                acts = system_acts.get(name, {}).get(str((index + 1) // 2))
-            if not isinstance(acts, dict):  # unlabelled turns carry the words "No Annotation"
-                acts = {}
-            slots = _multiwoz_slots(turn["text"], acts, turn.get("span_info", ()))
-            utterances.append(Utterance(("user", "system")[index % 2], turn["text"], tuple(acts), slots))
-        domains = tuple(key for key, goal in item["goal"].items() if goal and key not in ("message", "topic"))
-        yield Dialogue(name, tuple(utterances), domains, splits.get(file, otherwise))
+def _multiwoz_turn(place: int, turn: Any) -> Utterance:
+    """User and system in turn; unlabelled turns carry the words "No Annotation" in place of acts."""
+    acts = turn.get("dialog_act")
+    acts = acts if isinstance(acts, dict) else {}
+    slots = _multiwoz_slots(turn["text"], acts, turn.get("span_info", ()))
+    return Utterance(("user", "system")[place % 2], turn["text"], tuple(acts), slots)
 
 
 def _multiwoz_slots(text: str, acts: dict[str, list[list[str]]], spans: list[list[Any]]) -> Slots:
@@ -239,6 +209,8 @@ def _official_dstc2(files: Files) -> Records:
     for archive, splits in (("dstc2_traindev.tar.gz", ("train", "dev")), ("dstc2_test.tar.gz", ("test",))):
         found = dict(files.matching("*", archive))
         for split in splits:
-            for line in files.lines(*ending_so(found, archive, f"dstc2_{split}.flist")):
+            files.place = f"{archive}, which should hold one list of {split},"
+            (listed,) = (name for name in found if name.endswith(f"dstc2_{split}.flist"))
+            for line in files.lines(listed, found[listed]):
                 folder = f"data/{line.strip()}"
                 yield Dialogue(basename(folder), tuple(read_session(files, found, folder)), ("restaurant",), split)
