@@ -50,7 +50,10 @@ PROFILES = {
     },
     "profiles": {"smoke": {}, "quick": {}, "gpu": {"models": ["DSE", "DSE 2-1"], "tables": ["T2", "T7"]}, "paper": {}},
 }
-DATA = {"intents": ["bundled/SNIPS:dse"], "private": [["official Nowhere", "ANLI:copies"]]}
+DATA = {
+    "intents": [{"dataset": "bundled/SNIPS", "variant": "dse"}],
+    "private": [[{"dataset": "Nowhere", "level": "official"}, {"dataset": "ANLI"}]],
+}
 
 
 def length_of(encoder, records, dataset: str, limit: int | None) -> pd.DataFrame:
@@ -384,10 +387,12 @@ def test_what_is_kept_of_every_epoch_is_a_model_of_its_own(run, talks, asked):
 
 
 def test_the_best_place_that_the_level_admits_is_taken_and_named():
-    entries = ["bundled/SNIPS:dse", ["official HWU64:dse-official", "bundled/HWU64:dse"], "bundled/STAR[::4]"]
-    found, lacking = choose_datasets([*entries, ["ANLI:copies", "official SNLI"]], "bundled")
+    official, ours = ({"dataset": f"{where}HWU64", "variant": "dse"} for where in ("", "bundled/"))
+    star = {"dataset": "bundled/STAR"}
+    entries = [{"dataset": "bundled/SNIPS"}, [official | {"level": "official"}, ours], star | {"step": 4}]
+    found, lacking = choose_datasets([*entries, [{"dataset": "ANLI"}, {"dataset": "SNLI"}]], "bundled")
     assert list(found) == ["SNIPS", "HWU64", "STAR"] and found["HWU64"].variant == "dse"
-    whole, _ = choose_datasets(["bundled/STAR as all of STAR"], "bundled")
+    whole, _ = choose_datasets([star | {"label": "all of STAR"}], "bundled")
     assert len(found["STAR"]) == -(-len(whole["all of STAR"]) // 4)
     assert "which is not bundled" in lacking["ANLI"]
 

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from dialnb.claims.counts import EXPECTED, count_all
 from dialnb.cli import main
+from dialnb.commands.counts import EXPECTED, count_all
 from dialnb.data.corpora import collection
 from dialnb.examples.pairs import consecutive_pairs, tail_quirk
 

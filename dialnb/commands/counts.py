@@ -7,10 +7,10 @@ neither cached nor mirrored is reported as not available.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dialnb.claims.papers import load_paper
-from dialnb.data import Dataset, Store, collection, load
+from dialnb.data import Store, collection, load
+from dialnb.data.datasets import measure
 from dialnb.data.sources import known_name, read_registry
 from dialnb.errors import Offline
 
@@ -39,22 +39,6 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
     row = next(row for row in found.rows if row.labels["model"] == name)
     place = found.columns.index(column[0]) if column else 0
     return int(row.values[place]), f"{load_paper(slug).name} {table}"
-
-
-def measure(data: Dataset, entry: dict[str, Any]) -> int:
-    """What an entry of `counts.yaml`, or of the `counts` in `studies/names.yaml`, counts."""
-    data = data.filter(**entry.get("only", {}))
-    match entry.get("count"):
-        case None:
-            return len(data) - (len(data.filter(**entry["leave_out"])) if "leave_out" in entry else 0)
-        case "samples":
-            return sum(max(0, size - 2) for size in data.sizes("utterances"))
-        case "utterances":
-            return sum(data.sizes("utterances"))
-        case "exchanges":
-            return data.column("utterances.speaker").count("user")
-        case field:
-            return len(set(data.column(field)))
 
 
 def count_dataset(name: str, store: Store) -> Iterator[Count]:

@@ -173,7 +173,7 @@ def stats(names: Sequence[str], as_json: bool) -> None:
     """
     from tqdm import tqdm
 
-    from dialnb.claims.counts import count_all
+    from dialnb.commands.counts import count_all
     from dialnb.data.store import Store, default_store
 
     store = default_store()

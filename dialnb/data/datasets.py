@@ -6,13 +6,12 @@ Where evaluation data may come from stands in `papers/<slug>/data.yaml`; `named_
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args, get_origin, overload
+from typing import Any, NamedTuple, get_args, get_origin, overload
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,7 +22,7 @@ from dialnb.data.records import TEXTS
 from dialnb.data.store import Store, default_store
 from dialnb.data.tables import FORMAT, Table, build_table, decoder, field_of, fields, open_table
 from dialnb.errors import DataError, Offline, check_known, first_sentence
-from dialnb.files import as_list, digest_of, project_root, read_yaml
+from dialnb.files import Values, as_list, digest_of, project_root, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +142,22 @@ def load(name: str, variant: str | None = None, split: str | None = None, store:
     return chosen
 
 
+def measure(data: Dataset, entry: Values) -> int:
+    """What an entry of `counts.yaml`, or of the `counts` in `studies/names.yaml`, counts."""
+    data = data.filter(**entry.get("only", {}))
+    match entry.get("count"):
+        case None:
+            return len(data) - (len(data.filter(**entry["leave_out"])) if "leave_out" in entry else 0)
+        case "samples":
+            return sum(max(0, size - 2) for size in data.sizes("utterances"))
+        case "utterances":
+            return sum(data.sizes("utterances"))
+        case "exchanges":
+            return data.column("utterances.speaker").count("user")
+        case field:
+            return len(set(data.column(field)))
+
+
 def _restore(open_again: Callable[[], Dataset], rows: ndarray, fingerprint: str) -> Dataset:
     """The dataset that another process handed over."""
     return replace(open_again(), rows=rows, fingerprint=fingerprint)
@@ -194,13 +209,26 @@ def _fingerprint(reader: Reader, variant: str, store: Store) -> str:
 LEVELS = ("bundled", "sources", "official")
 """Where evaluation data may come from: the package, public copies as well, the papers' own releases as well."""
 
-CHOICE = re.compile(
-    r"(?:(?P<level>bundled|sources|official) )?(?P<name>[^:\[]+?)(?::(?P<variant>[^\[]+?))?(?:\[::(?P<step>\d+)\])?"
-    r"(?: as (?P<label>.+))?"
-)
-
 Found = tuple[dict[str, Dataset], dict[str, str]]
 """Datasets by label, and why others cannot be had."""
+
+
+class Choice(NamedTuple):
+    """A dataset that may be taken from a level of data on: every ``step``-th record, under a label."""
+
+    dataset: str
+    variant: str | None
+    step: int
+    level: str
+    label: str
+
+    @classmethod
+    def of(cls, entry: Values) -> Choice:
+        """What `data.yaml` says, and what it need not say."""
+        name = entry["dataset"]
+        level = "bundled" if name.startswith("bundled/") else "sources"
+        usual = {"variant": None, "step": 1, "level": level, "label": name.removeprefix("bundled/")}
+        return cls(**usual | entry)
 
 
 def named_data(slug: str, name: str, level: str, root: Path | None = None) -> Found:
@@ -210,37 +238,26 @@ def named_data(slug: str, name: str, level: str, root: Path | None = None) -> Fo
     return choose_datasets(known[name], level)
 
 
-def choose_datasets(entries: Iterable[str | list[str]], level: str) -> Found:
+def choose_datasets(entries: Iterable[Values | list[Values]], level: str) -> Found:
     """Load what an entry of `data.yaml` names, and say of what cannot be had why not.
 
-    Each entry is a dataset, or several of which the first is taken that the ``level`` admits and that is there: the
-    paper's own data come first and what stands in for them last. One is written as
-    ``[LEVEL] NAME[:VARIANT][[::STEP]] [as LABEL]``; without a level it is ``bundled`` or, of other sources,
-    ``sources``; every STEP-th record is taken; rows carry the label.
+    Each entry is a `Choice`, or several of which the first is taken that the ``level`` admits and that is there: the
+    paper's own data come first and what stands in for them last.
     """
     check_known("level of data", level, LEVELS)
+    admitted = LEVELS[: LEVELS.index(level) + 1]
     found, lacking = {}, {}
     for entry in entries:
-        choices: list[Any] = [CHOICE.fullmatch(text) for text in as_list(entry)]
-        wanted = " or ".join(dict.fromkeys(choice["name"] for choice in choices))
-        reason = f"needs {wanted}, which is not bundled: profile 'gpu', or data={_level(choices[-1])}"
+        choices = list(map(Choice.of, as_list(entry)))
+        names = " or ".join(dict.fromkeys(choice.dataset for choice in choices))
+        reason = f"needs {names}, which is not bundled: profile 'gpu', or data={choices[-1].level}"
         for choice in choices:
-            if LEVELS.index(_level(choice)) <= LEVELS.index(level):
+            if choice.level in admitted:
                 try:
-                    dataset = load(choice["name"], choice["variant"])
+                    found[choice.label] = load(choice.dataset, choice.variant)[:: choice.step]
+                    break
                 except Offline as error:
                     reason = first_sentence(error)
-                    continue
-                found[_label(choice)] = dataset[:: int(choice["step"] or 1)]
-                break
         else:
-            lacking[_label(choices[0])] = reason
+            lacking[choices[0].label] = reason
     return found, lacking
-
-
-def _level(choice: re.Match) -> str:
-    return choice["level"] or ("bundled" if choice["name"].startswith("bundled/") else "sources")
-
-
-def _label(choice: re.Match) -> str:
-    return choice["label"] or choice["name"].removeprefix("bundled/")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from dialnb.claims.counts import measure
+from dialnb.data.datasets import measure
 from dialnb.evaluation import Scores, evaluator, geometry
 from dialnb.examples.readings import Reading
 from dialnb.files import Fields, Values, read_yaml
