@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from dialnb.data.records import Texts
 from dialnb.errors import UnknownName, check_known
-from dialnb.files import read_yaml
+from dialnb.files import Values, read_yaml
 
 DATASET = "dataset"
 
@@ -110,25 +110,20 @@ def known_name(kind: str, name: str, known: Collection[str]) -> str:
 def load_registry() -> dict[str, Source]:
     """Every source by name: datasets in the order of sources.yaml, then encoders in that of encoders.yaml."""
     entries = read_registry("sources") | read_registry("encoders")
-    registry = {}
-    pinned = _pinned_files(entries)
+    registry, pinned = {}, _pinned_files(entries)
     for name, entry in entries.items():
-        files = pinned.get(name, [])
-        for group in entry.get("unchecked", ()):  # official files without a known hash
-            for key in group["keys"]:
-                urls = (group["base"] + quote(key) + group.get("suffix", ""),) if "base" in group else ()
-                about = {name: group.get(name, "") for name in ("note", "variant")}
-                files.append(SourceFile(key, urls, licence=entry["licence"], **about))
-        for file in entry.get("files", ()):
-            file = {"licence": entry["licence"], **file, "urls": tuple(file["urls"])}
-            files.append(SourceFile(**file | {"members": tuple(file.get("members", ()))}))
-        about = {field: value for field, value in entry.items() if field not in ("official", "unchecked")}
-        about |= {field: tuple(entry.get(field, ())) for field in ("papers", "packages")}
-        registry[name] = Source(**about | {"name": name, "files": tuple(files)})
+        others = [SourceFile(**{"licence": entry["licence"], **_tuples(file)}) for file in entry.pop("files", ())]
+        about = {field: value for field, value in entry.items() if field != "official"}
+        files = (*pinned.get(name, ()), *others)
+        registry[name] = Source(**{"papers": (), **_tuples(about), "name": name, "files": files})
     return registry
 
 
-def _pinned_files(entries: dict[str, Any]) -> dict[str, list[SourceFile]]:
+def _tuples(entry: Values) -> Values:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+
+
+def _pinned_files(entries: Values) -> dict[str, list[SourceFile]]:
     """The rows of files.tsv by source; an official URL of sources.yaml comes before the pinned copy."""
     copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
     found: dict[str, list[SourceFile]] = {}
