@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from click import argument, group, option
@@ -40,21 +40,20 @@ def list_sources(bundled: bool, as_json: bool) -> None:
         return show(bundled_rows(index()), as_json)
     from dialnb.data.sources import load_registry
 
-    rows = []
-    for source in load_registry().values():
-        licence = source.licence if as_json else textwrap.shorten(source.licence, 36, placeholder=" …")
-        rows.append(
-            {
-                "name": source.name,
-                "kind": source.kind,
-                "availability": source.availability,
-                "files": sum(file.verified for file in source.files),
-                "MB": round(sum(file.size for file in source.files) / 1e6, 1),
-                "may be shared": MAY_SHARE[source.redistributable],
-                "licence": licence,
-                "papers": by_paper(source.papers),
-            }
-        )
+    width = 1_000 if as_json else 36
+    rows = [
+        {
+            "name": source.name,
+            "kind": source.kind,
+            "availability": source.availability,
+            "files": sum(file.verified for file in source.files),
+            "MB": round(sum(file.size for file in source.files) / 1e6, 1),
+            "may be shared": MAY_SHARE[source.redistributable],
+            "licence": textwrap.shorten(source.licence, width, placeholder=" …"),
+            "papers": by_paper(source.papers),
+        }
+        for source in load_registry().values()
+    ]
     show(rows, as_json)
 
 
@@ -103,22 +102,18 @@ def fetch(names: Sequence[str], unchecked: bool, as_json: bool) -> None:
 
     store = default_store()
     rows = []
-    folder: Path | None
-    paths: Iterable[Path]
     for source in [get_source(name) for name in names]:
         if source.kind == DATASET:
             wanted = [file.key for file in source.files if file.verified or unchecked]
             if not wanted:
                 hint = " Try --unchecked." if any(file.urls for file in source.files) else ""
                 raise DataError(f"{source.name} has no checked files to fetch. {source.coverage}{hint}")
-            paths = store.fetch(source.name, wanted).values()
-            folder = store.cache / "files" / source.name
+            paths, folder = [*store.fetch(source.name, wanted).values()], store.cache / "files" / source.name
         else:
             folder = download_encoder(source.name)
-            paths = folder.rglob("*")
-        sizes = [path.stat().st_size for path in paths if path.is_file()]
-        megabytes = round(sum(sizes) / 1e6, 1)
-        rows.append({"name": source.name, "files": len(sizes), "MB": megabytes, "folder": str(folder)})
+            paths = [path for path in folder.rglob("*") if path.is_file()]
+        megabytes = sum(path.stat().st_size for path in paths) / 1e6
+        rows.append({"name": source.name, "files": len(paths), "MB": round(megabytes, 1), "folder": str(folder)})
     show(rows, as_json)
 
 
@@ -136,30 +131,27 @@ def verify(names: Sequence[str], as_json: bool) -> int:
     from dialnb.data.sources import get_source, load_registry
     from dialnb.data.store import default_store
 
-    store = default_store()
-    sources = [get_source(name) for name in names] or list(load_registry().values())
-    wanted = [
-        (source.name, file.key)
-        for source in sources
-        for file in source.files
-        if file.verified or store.location(source, file).exists()
-    ]
-    states = thread_map(lambda file: store.check(*file), wanted, desc="verify", leave=False, delay=2, unit="file")
-    counts = {source.name: Counter(ok=0, missing=0, bad=0) for source in sources}
-    total, problems = Counter(ok=0, missing=0, bad=0), []
-    for (name, key), (state, problem) in zip(wanted, states):
-        total[state] += 1
-        counts[name][state] += 1
-        if state == "bad":
-            problems.append({"name": name, "file": key, "problem": problem})
-    rows: list[Values] = [{"name": name, **count} for name, count in counts.items()]
+    store, problems = default_store(), []
+    rows: list[Values] = []
+    total = Counter(ok=0, missing=0, bad=0)
+    for source in [get_source(name) for name in names] or load_registry().values():
+        keys = [file.key for file in source.files if file.verified or store.location(source, file).exists()]
+        bar = {"desc": source.name, "leave": False, "delay": 2, "unit": "file"}
+        checked = thread_map(partial(store.check, source.name), keys, **bar)
+        states = Counter(state for state, _ in checked)
+        rows.append({"name": source.name, **{state: states[state] for state in total}})
+        total.update(states)
+        for key, (state, problem) in zip(keys, checked):
+            if state == "bad":
+                problems.append({"name": source.name, "file": key, "problem": problem})
     if as_json:
         print_json({**total, "datasets": rows, "problems": problems})
     else:
-        show([row for row in rows if counts[row["name"]].total()])
+        show([row for row in rows if sum(row[state] for state in total)])
         for found in problems:
             say(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
-        print(f"\n{len(wanted):,} files: {total['ok']:,} ok, {total['missing']:,} missing, {total['bad']:,} bad")
+        amounts = ", ".join(f"{count:,} {state}" for state, count in total.items())
+        print(f"\n{total.total():,} files: {amounts}")
     return int(bool(problems or (names and total["missing"])))
 
 
@@ -185,22 +177,20 @@ def stats(names: Sequence[str], as_json: bool) -> None:
 
 def bundled_rows(index: Mapping[str, Fields]) -> list[Values]:
     """One row per variant that is stored; what is derived from one is named beside it."""
-    rows = []
-    for name, entry in index.items():
-        for variant, part in entry["variants"].items():
-            rows.append(
-                {
-                    "name": f"bundled/{name}",
-                    "variant": variant,
-                    "records": part["record"],
-                    "rows": part["rows"],
-                    "splits": ", ".join(f"{split} {count:,}" for split, count in part["splits"].items()),
-                    "utterances": part.get("utterances"),
-                    "licence": entry["licence"],
-                    "also": ", ".join(entry["derived"]),
-                }
-            )
-    return rows
+    return [
+        {
+            "name": f"bundled/{name}",
+            "variant": variant,
+            "records": part["record"],
+            "rows": part["rows"],
+            "splits": ", ".join(f"{split} {count:,}" for split, count in part["splits"].items()),
+            "utterances": part.get("utterances"),
+            "licence": entry["licence"],
+            "also": ", ".join(entry["derived"]),
+        }
+        for name, entry in index.items()
+        for variant, part in entry["variants"].items()
+    ]
 
 
 def bundled_info(name: str, as_json: bool) -> None:
