@@ -126,13 +126,11 @@ def _named_values(row: Row) -> list[tuple[str, str]]:
     given = row.get("slots")
     if isinstance(given, dict):
         return [(name, str(value)) for name, value in given.items()]
-    pairs = []
-    for part in _texts(row, "slots"):
-        name, equals, value = part.partition("=")
+    pairs = [part.partition("=") for part in _texts(row, "slots")]
+    for part, equals, _ in pairs:
         if not equals:
             raise ValueError(f"slots are written name=value|name=value, but here is {part!r}")
-        pairs.append((name.strip(), value.strip()))
-    return pairs
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 def _said(row: Row | str) -> Utterance:

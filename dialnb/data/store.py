@@ -166,17 +166,9 @@ class Store:
         return wanted.target.is_file() or any(wanted.mirror_copies())
 
     def check(self, source: str, key: str) -> tuple[str, str]:
-        """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in mirror folders; changes nothing.
-
-        A mirror on the web has no copies to look at: where there are no others, the file is fetched.
-        """
+        """("ok" | "missing" | "bad", a sentence) for the copies in the cache and in mirror folders; changes nothing."""
         wanted = self._wanted(source, key)
         copies = [path for path in (wanted.target, *wanted.mirror_copies()) if path.exists()]
-        if not copies and self.web_mirrors and not self.offline:
-            try:
-                return "ok", str(self.path(source, key))
-            except DataError as error:
-                return "bad", str(error)
         for copy in copies:
             try:
                 wanted.verify(copy)

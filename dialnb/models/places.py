@@ -137,7 +137,7 @@ def encoder_source(name: str) -> Source:
     base = f"https://huggingface.co/{name}/resolve/main/"
     files = tuple(SourceFile(key, (base + key,)) for key in FILES)
     licence = known.licence if known else "see the hub's model card"
-    return Source(name, name, (), licence, None, "", "", "unchecked", "Not in the registry.", "", files, "encoder")
+    return Source(name, name, (), licence, coverage="Not in the registry.", files=files, kind="encoder")
 
 
 def is_pinned(source: Source) -> bool:
@@ -150,11 +150,11 @@ def hub_snapshot(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        found = [try_to_load_from_cache(name, file) for file in NEEDED]
+        found = try_to_load_from_cache(name, WEIGHTS)
     except ValueError:  # no name that the hub could know
         return None
-    paths = [Path(path) for path in found if isinstance(path, str)]
-    return paths[0].parent if len(paths) == len(found) else None
+    folder = Path(found).parent if isinstance(found, str) else None
+    return folder if folder and _is_encoder(folder) else None
 
 
 def can_ask_hub() -> bool:
