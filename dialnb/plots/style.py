@@ -57,9 +57,9 @@ def interval_of_seeds(data: DataFrame, by: str) -> DataFrame:
     units = data.groupby([by, "seed"] if "seed" in data else [by])["value"].mean().dropna()
     rows = {}
     for name, values in units.groupby(level=0):
-        found = mean_interval(values.to_numpy())
-        ends = (found.low, found.high) if len(values) > 1 else (nan, nan)
-        rows[name] = found.estimate, *ends
+        interval = mean_interval(values.to_numpy())
+        ends = (interval.low, interval.high) if len(values) > 1 else (nan, nan)
+        rows[name] = interval.estimate, *ends
     return DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
 
 
@@ -160,8 +160,8 @@ def require(data: DataFrame, figure: str, columns: Iterable[str]) -> None:
     """A sentence instead of a KeyError, and no empty pictures."""
     missing = [column for column in columns if column not in data]
     if missing:
-        found = ", ".join(map(str, data.columns)) or "none"
-        raise DataError(f"{figure} needs the column(s) {', '.join(missing)}; the data has: {found}")
+        there = ", ".join(map(str, data.columns)) or "none"
+        raise DataError(f"{figure} needs the column(s) {', '.join(missing)}; the data has: {there}")
     if data.empty:
         raise DataError(f"{figure} has nothing to draw: the data has no rows")
 
@@ -169,8 +169,8 @@ def require(data: DataFrame, figure: str, columns: Iterable[str]) -> None:
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
     """Colour, marker and dashes for each distinct name in order of appearance; no two of the first 110 share both
     colour and marker, no two of the first 50 colour and dashes."""
-    found = {}
+    styles = {}
     for i, name in enumerate(dict.fromkeys(names)):
         dashes = DASHES[(i + i // len(MORE)) % len(DASHES)]
-        found[name] = MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], dashes
-    return found
+        styles[name] = MORE[i % len(MORE)], MARKERS[i % len(MARKERS)], dashes
+    return styles

@@ -90,7 +90,7 @@ class _Drawing:
         if namespace != SVG or tag not in KNOWN or (tag == "svg") != (len(self.open) == 1):
             raise DataError(f"holds more than a drawing (script, links or foreign content): {tag}")
         self.ids.setdefault(attributes.get("id"), tag)
-        kept = {name: value for name, said in attributes.items() if (value := self._value(tag, name, said))}
+        kept = {name: value for name, given in attributes.items() if (value := self._value(tag, name, given))}
         if tag == "svg":
             kept |= {"xmlns": SVG, "xmlns:xlink": HREF.partition(" ")[0]}
         written = (f" {'xlink:href' if name == HREF else name}={quoteattr(value)}" for name, value in kept.items())

@@ -139,13 +139,13 @@ def records() -> list[Values]:
     record."""
     folders = sorted(recorded_runs(), key=lambda folder: (*PROFILES, folder.name).index(folder.name))
     largest = {folder.parent.parent.name: folder for folder in folders if (folder / "claims.json").is_file()}
-    found = []
+    findings = []
     for slug in SLUGS:
         sentence = project_root() / "papers" / slug / "finding.yaml"
         if slug in largest and sentence.is_file():
             kept = {"profile": largest[slug].name, "claims": read_json(largest[slug] / "claims.json")}
-            found.append({"paper": load_paper(slug), "says": read_yaml(sentence)["says"], **kept})
-    return found
+            findings.append({"paper": load_paper(slug), "says": read_yaml(sentence)["says"], **kept})
+    return findings
 
 
 def seeds_of(run: Values) -> list[int]:

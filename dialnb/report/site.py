@@ -100,10 +100,10 @@ def _record(record: Values, folder: Path) -> Values:
     return record
 
 
-def _agreement(found: Sequence[Values], pages: Sequence[Values]) -> Counter[bool]:
+def _agreement(kept: Sequence[Values], pages: Sequence[Values]) -> Counter[bool]:
     """In how many comparisons of two models the same one is ahead in a run as in the record, and in how many not."""
     ahead = {}
-    for record in found:
+    for record in kept:
         for claim in record["claims"]:
             if claim["kind"] == "gain" and claim["estimate"]:
                 ahead[record["paper"].slug, claim["id"]] = claim["estimate"] > 0
@@ -268,7 +268,7 @@ def _run(run: Run, files: Path) -> Values:
         try:
             with within(FILE_SECONDS, "showing it"):
                 body = notebook_body(run.folder / "notebook.ipynb")
-            html = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda found: _in_file(found, target), body)
+            html = re.sub('(?<=src=")data:image/png;base64,([^"]+)', lambda picture: _in_file(picture, target), body)
             _write(
                 target / "notebook.html",
                 "notebook",
