@@ -10,7 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+# A busy machine is no failure; what fifty examples of a run do not find is looked for again by the next.
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("untimed")
 
 sys.dont_write_bytecode = False  # hundreds of processes import the same packages: each is compiled once, for all
