@@ -12,6 +12,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from dialnb.errors import Offline, UnknownName
+from dialnb.runs.stages import StageCache
 
 
 def where_and_what(encoder, records, number: int) -> pd.DataFrame:
@@ -85,3 +86,16 @@ def length_when_changed(encoder, texts: list[str]) -> float:
 
 def plus_one(number: int) -> int:
     return number + 1
+
+
+def slowly(log: str) -> int:
+    """Say that it was begun, and take a second."""
+    with Path(log).open("a") as file:
+        file.write("made ")
+    time.sleep(1)
+    return 1
+
+
+def make_slowly(folder: Path) -> None:
+    """Ask the cache of a folder for a stage that takes a second."""
+    StageCache(folder / "stages").run("slow", slowly, {"log": str(folder / "log")})

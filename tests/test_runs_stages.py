@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import processes
 import pytest
 import side_by_side
 import tiny
@@ -31,8 +32,6 @@ from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
 from dialnb.runs.results import read_record, read_result, write_result
 from dialnb.runs.stages import StageCache, stage_key
 from dialnb.training import TrainingResult
-
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -469,30 +468,10 @@ def test_facts_of_training_within_a_result_are_recorded(cache):
     assert record.facts["peak_memory_gb"] > 0
 
 
-SLOW = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from dialnb.runs.stages import StageCache
-
-def slow(log):
-    with Path(log).open("a") as file:
-        file.write("made ")
-    time.sleep(1)
-    return 1
-
-import __main__
-StageCache(Path(sys.argv[1]) / "stages").run("slow", slow, {"log": sys.argv[1] + "/log"})
-"""
-
-
 def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
-    script = tmp_path / "slow.py"
-    script.write_text(SLOW)
-    command = [sys.executable, str(script), str(tmp_path), str(HERE)]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = "".join(process.communicate(timeout=900)[0] for process in both)
-    assert [process.returncode for process in both] == [0, 0]
+    both = [processes.Process(tmp_path / name, side_by_side.make_slowly, tmp_path) for name in ("one", "other")]
+    assert [process.wait() for process in both] == [0, 0]
+    said = "".join(process.said() for process in both)
     assert (tmp_path / "log").read_text() == "made "
     assert "waiting" in said or said == ""
 
