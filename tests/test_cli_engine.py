@@ -18,7 +18,7 @@ from test_examples_manipulations import groups
 
 from benchmarks import __main__ as benchmarks
 from dialnb.cli import main
-from dialnb.data import SelectionGroup, from_jsonl, load
+from dialnb.data import SelectionGroup, corpora, from_csv, from_jsonl, load
 from dialnb.data.corpora import Conversation, collection, conversations, sentences_of, write_corpus
 from dialnb.errors import DataError
 from dialnb.evaluation import bundled, own
@@ -38,6 +38,21 @@ def corpus(tmp_path):
 
 
 ONE = {"Clinc150": bundled.INTENT_SETS["Clinc150"]}
+EXAMPLES = Path(bundled.__file__).parent.parent / "assets" / "examples"
+
+
+@pytest.fixture
+def few_intents(monkeypatch):
+    """A handful of utterances in the place of the bundled sets of intents, on which encoders are scored."""
+    utterances = from_csv(EXAMPLES / "utterances.csv", held_out=0.25)
+    few = [list(utterances.filter(split=split)) for split in ("train", "test")]
+    monkeypatch.setattr(bundled, "intent_sets", lambda: {"Clinc150": few})
+
+
+@pytest.fixture
+def few_bundled(monkeypatch):
+    """One of the bundled corpora in the place of all."""
+    monkeypatch.setitem(corpora.COLLECTIONS, "bundled", collection("bundled")[:1])
 
 
 def train(corpus, out, *extra: str) -> int:
@@ -45,8 +60,8 @@ def train(corpus, out, *extra: str) -> int:
     return main(["train", "DSE", "--corpus", str(corpus), "-o", str(out), *small, *extra])
 
 
-def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+@pytest.mark.usefixtures("few_intents")
+def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_path):
     tiny.encoder().save(tmp_path / "start")
     started = ("--encoder", str(tmp_path / "start"))
     assert train(corpus, tmp_path / "out", "--option", "temperature=0.1", *started) == 0
@@ -54,10 +69,8 @@ def test_a_corpus_outside_the_registry_trains_and_its_card_says_so(corpus, tmp_p
     assert "| my shop | 24 | not in the registry |" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_the_raw_start_of_an_mpnet_says_how_it_was_laid_out_and_its_loss_on_held_out_text(
-    corpus, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+@pytest.mark.usefixtures("few_intents")
+def test_the_raw_start_of_an_mpnet_says_how_it_was_laid_out_and_its_loss_on_held_out_text(corpus, tmp_path):
     tiny.encoder("mpnet").save(tmp_path / "start")
     given = ["--set", "learning_rate=1e-4", "--set", "epochs=2", "--set", "batch_size=8", "--option", "held_out=0.2"]
     places = ["--encoder", str(tmp_path / "start"), "--corpus", str(corpus), "-o", str(tmp_path / "raw")]
@@ -68,20 +81,20 @@ def test_the_raw_start_of_an_mpnet_says_how_it_was_laid_out_and_its_loss_on_held
     assert load_encoder(tmp_path / "raw").transformer.config.model_type == "bert"
 
 
+@pytest.mark.usefixtures("few_intents", "few_bundled")
 @pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
-def test_an_mpnet_trains_as_it_comes(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
+def test_an_mpnet_trains_as_it_comes(recipe, tmp_path):
     tiny.encoder("mpnet").save(tmp_path / "start")
     given = ["--cap", "60", "--set", "max_steps=1", "--set", "batch_size=4", "--encoder", str(tmp_path / "start")]
     assert main(["train", recipe, "--corpus", "bundled", "-o", str(tmp_path / "out"), *given]) == 0
     assert load_encoder(tmp_path / "out").transformer.config.model_type == "mpnet"
 
 
+@pytest.mark.usefixtures("few_intents", "few_bundled")
 @pytest.mark.parametrize("recipe", ["DSE", "DialogueCSE", "UMS"])
 def test_a_recipe_trains_on_the_bundled_dialogues_without_a_network(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("DIALNB_OFFLINE", "1")
     monkeypatch.delenv("DIALNB_MIRROR", raising=False)
-    monkeypatch.setattr(bundled, "INTENT_SETS", ONE)
     tiny.encoder().save(tmp_path / "start")
     few = ["--cap", "60", "--set", "batch_size=4", "--set", "max_steps=1", "--encoder", str(tmp_path / "start")]
     assert main(["train", recipe, "--corpus", "bundled", "-o", str(tmp_path / "out"), *few]) == 0
