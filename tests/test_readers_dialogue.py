@@ -248,18 +248,6 @@ def test_dstc2_copies_look_acts_up_by_text_and_count_what_is_not_found(read):
     assert sorted(skipped.values()) == [1, 5]
 
 
-def test_dstc2_refuses_session_names_that_do_not_fit(read):
-    files = {
-        "storage/dstc2-clean.zip": {"dstc2-clean/dstc2_train_en.json": dump([{"dialogue": []}])},
-        "src/data/train_data": b"a() \na()\nx\n\n",
-        "src/data/valid_data": b"",
-        "src/data/test_data": b"",
-        "data/dstc2_original_split/data.dstc2.train.json": b"[]",
-    }
-    with pytest.raises(DataError, match="in the order of"):
-        read("DSTC2", files)
-
-
 # -- unified format ------------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from dialnb.data.readers import SPLITS, Files, Records, reader
 from dialnb.data.readers.spans import bracketed, chunked, plain_to_bio, tagged
 from dialnb.data.records import IntentUtterance, Texts
-from dialnb.errors import DataError
 
 AnnotatedRow = tuple[IntentUtterance, str]
 CLINC150_FILES = {"full": "full", "plus": "oos_plus", "small": "small", "imbalanced": "imbalanced"}
@@ -18,10 +17,7 @@ CLINC150_FILES = {"full": "full", "plus": "oos_plus", "small": "small", "imbalan
 def parallel_lines(files: Files, folder: str, *names: str) -> Iterator[Texts]:
     """Yield one line of each file, of files that belong together line by line."""
     columns = [list(files.lines(f"{folder}/{name}")) for name in names]
-    if len(set(map(len, columns))) > 1:
-        sizes = ", ".join(f"{name} has {len(column)}" for name, column in zip(names, columns))
-        raise DataError(f"{files.source}: the files of {folder} should have equally many lines, but {sizes}")
-    for number, lines in enumerate(zip(*columns), start=1):
+    for number, lines in enumerate(zip(*columns, strict=True), start=1):
         files.place = f"{folder}/{names[0]} line {number}"
         yield lines
 
@@ -116,9 +112,7 @@ def read_multidogo(files: Files) -> Records:
             if not item["utterance"].strip():
                 files.skipped["empty utterance"] += 1
                 continue
-            if len(words) != len(tags):
-                raise ValueError(f"{len(words)} words but {len(tags)} slot labels")
-            kept = [(word, tag) for word, tag in zip(words, plain_to_bio(tags)) if word.strip()]
+            kept = [(word, tag) for word, tag in zip(words, plain_to_bio(tags), strict=True) if word.strip()]
             text, slots = tagged(*zip(*kept))
             yield IntentUtterance(text, item["intent"], slots, domain, split)
 

@@ -26,14 +26,7 @@ def read_stsb(files: Files, variant: str) -> Records:
         for line in files.lines(f"data/stsbenchmark/sts-{split}.csv"):
             _, file, _, _, score, first, second, *_ = line.split("\t")
             if variant == "all" or file in CAPTIONS:
-                yield ScoredPair(first, second, scored(score, 0), split)
-
-
-def scored(text: str, least: int) -> float:
-    """A score from ``least`` to 5."""
-    if not least <= float(text) <= 5:
-        raise ValueError(f"score {text}, expected {least} to 5")
-    return float(text)
+                yield ScoredPair(first, second, float(score), split)
 
 
 def inference_items(

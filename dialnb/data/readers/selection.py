@@ -7,7 +7,6 @@ from posixpath import basename
 from typing import NamedTuple
 
 from dialnb.data.readers import SPLITS, Files, Records, in_turn, reader, unique
-from dialnb.data.readers.pairs import scored
 from dialnb.data.records import Dialogue, MatchingGroup, RetrievalQuery, ScoredPair, SelectionGroup, Texts
 from dialnb.errors import DataError
 
@@ -172,37 +171,24 @@ def read_dialoguecse(files: Files, variant: str) -> Records:
             continue
         for line in files.lines(key):
             score, first, second = line.split("\t")
-            yield ScoredPair(first, second, scored(score, 1), split)
+            yield ScoredPair(first, second, float(score), split)
 
 
 def retrieval_queries(files: Files, name: str, data: bytes, split: str) -> Records:
     """``id TAB sentence TAB intent TAB positive ids TAB negative ids``; an id is the row number in the same file."""
-    rows = data.rstrip(b"\n").count(b"\n") + 1
-    for number, line in enumerate(files.lines(name, data)):
-        identifier, text, intent, positives, negatives = line.split("\t")
-        if int(identifier) != number:
-            raise ValueError(f"id {identifier} in row {number}: ids must be row numbers")
-        relevant, irrelevant = (list(map(int, ids.split(","))) for ids in (positives, negatives))
-        listed = set(relevant + irrelevant)
-        if min(listed) < 0 or max(listed) >= rows:
-            raise ValueError(f"{min(listed)} to {max(listed)} are not all rows of this file")
-        unique_relevant, unique_irrelevant = unique(relevant), unique(irrelevant)
-        if len(listed) < len(unique_relevant) + len(unique_irrelevant):
-            raise ValueError("an id is listed both as relevant and as irrelevant")
-        if repeated := len(relevant) + len(irrelevant) - len(listed):
+    for line in files.lines(name, data):
+        identifier, text, intent, *lists = line.split("\t")
+        listed = [list(map(int, ids.split(","))) for ids in lists]
+        positives, negatives = map(unique, listed)
+        if repeated := sum(map(len, listed)) - len(positives) - len(negatives):
             files.skipped["candidate listed twice"] += repeated
-        yield RetrievalQuery(number, text, unique_relevant, unique_irrelevant, intent, split)
+        yield RetrievalQuery(int(identifier), text, positives, negatives, intent, split)
 
 
 def matching_groups(lines: Iterable[str]) -> Iterator[MatchingGroup]:
     """Six fields: utterances before, after, speaker roles, a constant, candidates (the true one first), labels."""
     for line in lines:
-        before, after, roles, _, candidates, labels = (tuple(cell.split("|")) for cell in line.split("\t"))
-        if len(candidates) != len(labels) or labels[0] != "1" or set(labels[1:]) - {"0"}:
-            raise ValueError("expected a label per candidate, of which only the first is 1")
-        said = "|".join(roles)
-        if [len(side.split("|")) for side in said.split("-")] != [len(before), 1, len(after)]:
-            raise ValueError(f"the speaker roles {said} do not fit the utterances before and after")
+        before, after, _, _, candidates, labels = (tuple(cell.split("|")) for cell in line.split("\t"))
         yield MatchingGroup(before, after, candidates, tuple(map(int, labels)))
 
 

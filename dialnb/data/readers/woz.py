@@ -3,14 +3,13 @@ restaurant search between people and machines, put together from what is public 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from posixpath import basename
 from typing import Any
 
 from dialnb.data.readers import SPLITS, Files, Records, reader, unique
 from dialnb.data.readers.spans import token_slot
 from dialnb.data.records import Dialogue, Slot, Slots, Texts, Utterance
-from dialnb.errors import DataError
 
 RAW = "rasa/data/file/Mar13_S0A0"
 
@@ -113,59 +112,43 @@ def read_dstc2(files: Files, variant: str) -> Records:
         yield from _official_dstc2(files)
         return
     texts = dict(files.matching("dstc2-clean/*.json", "storage/dstc2-clean.zip"))
-    known, raw = _acts_by_text(files), dict(files.matching(f"{RAW}/*/l*.json"))
+    raw = dict(files.matching(f"{RAW}/*/l*.json"))
     folders = [path.removesuffix("/log.json") for path in raw if path.endswith("/log.json")]
     sessions = {folder: read_session(files, raw, folder) for folder in folders}
-    meant = _user_acts_by_text(sessions.values())
+    spoken = [one for session in sessions.values() for one in session if one.speaker == "user" and one.acts]
+    known, meant = _most_frequent(_acts_by_text(files)), _most_frequent((one.text, one.acts) for one in spoken)
     for part in ("train", "validate", "test"):
         file = f"dstc2-clean/dstc2_{part}_en.json"
         items = files.json(file, texts[file])
-        names = _session_names(files, SPLITS[part], items)
-        for name, item in zip(names, items):
+        names = _session_names(files, SPLITS[part], len(items))
+        for name, item in zip(names, items, strict=True):
             labelled = sessions.get(f"{RAW}/{name}", [])
             files.place = f"{file} dialogue {name}"
             utterances: list[Utterance] = []
             for turn in item["dialogue"]:
-                place = len(utterances)
-                system, user = labelled[place : place + 2] or (None, None)
-                acts = system.acts if system else known.get(_folded(turn["system_transcript"]))
-                if acts is None:
-                    files.skipped["system acts not found by text (utterance kept without acts)"] += 1
-                wanted = user.acts if user else meant.get(_folded(turn["transcript"]))
-                if wanted is None:
-                    files.skipped["user acts not found by text (utterance kept without acts)"] += 1
-                utterances.append(Utterance("system", turn["system_transcript"], acts or ()))
-                slots = labelled_user(turn).slots
-                utterances.append(Utterance("user", turn["transcript"], wanted or (), slots))
+                said = ("system", turn["system_transcript"], known), ("user", turn["transcript"], meant)
+                for place, (speaker, text, usual) in enumerate(said, start=len(utterances)):
+                    acts = labelled[place].acts if place < len(labelled) else usual.get(_folded(text))
+                    if acts is None:
+                        files.skipped[f"{speaker} acts not found by text (utterance kept without acts)"] += 1
+                    slots = labelled_user(turn).slots if speaker == "user" else ()
+                    utterances.append(Utterance(speaker, text, acts or (), slots))
             yield Dialogue(name, tuple(utterances), ("restaurant",), SPLITS[part])
 
 
-def _acts_by_text(files: Files) -> dict[str, Texts]:
-    """Lower-cased system text -> its most frequent acts; the records are acts, template, text and a blank line."""
-    found: dict[str, Counter[Texts]] = defaultdict(Counter)
+def _acts_by_text(files: Files) -> Iterator[tuple[str, Texts]]:
+    """Published texts of the system with their acts; the records are acts, template, text and a blank line."""
     for part in ("train", "valid", "test"):
-        key = f"src/data/{part}_data"
-        lines = [*files.lines(key), ""]
-        for start in range(0, len(lines) - 3, 4):
-            labels, _, text, blank = lines[start : start + 4]
-            acts = unique(re.findall(r"([\w-]+)\(", labels))
-            if not acts or blank:
-                raise DataError(f"{key} line {start + 1}: expected acts, template, text and a blank line")
-            found[_folded(text)][acts] += 1
-    return _most_frequent(found)
+        lines = [*files.lines(f"src/data/{part}_data"), ""]
+        for labels, text in zip(lines[:-3:4], lines[2:-1:4]):
+            yield text, unique(re.findall(r"([\w-]+)\(", labels))
 
 
-def _user_acts_by_text(sessions: Iterable[list[Utterance]]) -> dict[str, Texts]:
-    """Lower-cased user text -> its most frequent acts in sessions whose acts are known."""
+def _most_frequent(said: Iterable[tuple[str, Texts]]) -> dict[str, Texts]:
+    """Lower-cased text -> its most frequent acts."""
     found: dict[str, Counter[Texts]] = defaultdict(Counter)
-    for session in sessions:
-        for spoken in session:
-            if spoken.speaker == "user" and spoken.acts:
-                found[_folded(spoken.text)][spoken.acts] += 1
-    return _most_frequent(found)
-
-
-def _most_frequent(found: dict[str, Counter[Texts]]) -> dict[str, Texts]:
+    for text, acts in said:
+        found[_folded(text)][acts] += 1
     return {text: counts.most_common(1)[0][0] for text, counts in found.items()}
 
 
@@ -173,14 +156,11 @@ def _folded(text: str) -> str:
     return text.lower().strip()
 
 
-def _session_names(files: Files, split: str, items: list[Any]) -> list[str]:
+def _session_names(files: Files, split: str, count: int) -> list[str]:
     """Session names, from a second copy of the corpus that has the train and dev dialogues in the same order."""
     if split == "test":
-        return [f"test-{number}" for number in range(len(items))]
-    key = f"data/dstc2_original_split/data.dstc2.{split}.json"
-    named = files.json(key)
-    if [len(item["dialogue"]) for item in items] != [len(item["turns"]) for item in named]:
-        raise DataError(f"{key} does not list the {split} dialogues in the order of dstc2-clean.zip")
+        return [f"test-{number}" for number in range(count)]
+    named = files.json(f"data/dstc2_original_split/data.dstc2.{split}.json")
     return [item["session-id"] for item in named]
 
 
@@ -189,10 +169,8 @@ def read_session(files: Files, found: dict[str, bytes], folder: str) -> list[Utt
     log, label = f"{folder}/log.json", f"{folder}/label.json"
     files.place = log
     turns, labels = files.json(log, found[log])["turns"], files.json(label, found[label])["turns"]
-    if len(turns) != len(labels):
-        raise ValueError(f"log.json has {len(turns)} turns, label.json {len(labels)}")
     said = []
-    for system, user in zip(turns, labels):
+    for system, user in zip(turns, labels, strict=True):
         output = system["output"]
         said.append(_spoken("system", output["transcript"], output["dialog-acts"]))
         said.append(_spoken("user", user["transcription"], user["semantics"]["json"]))
