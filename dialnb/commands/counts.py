@@ -35,9 +35,9 @@ def printed(number: int | Sequence[str]) -> tuple[int, str]:
     if isinstance(number, int):
         return number, "its makers"
     slug, table, name, *column = number
-    found = load_paper(slug).tables[table]
-    row = next(row for row in found.rows if row.labels["model"] == name)
-    place = found.columns.index(column[0]) if column else 0
+    cells = load_paper(slug).tables[table]
+    row = next(row for row in cells.rows if row.labels["model"] == name)
+    place = cells.columns.index(column[0]) if column else 0
     return int(row.values[place]), f"{load_paper(slug).name} {table}"
 
 
@@ -73,8 +73,8 @@ def count_todbert(store: Store) -> Iterator[Count]:
     ours["unique sentences"] = len(unique_sentences(every))
     for entry in EXPECTED[NINE]:
         number, where = printed(entry["printed"])
-        found = round(ours[entry["item"]])
-        yield Count(NINE, entry["item"], found, number, where, f"{found / number:.1%}{entry.get('remark', '')}")
+        count = round(ours[entry["item"]])
+        yield Count(NINE, entry["item"], count, number, where, f"{count / number:.1%}{entry.get('remark', '')}")
     frequency = Counter(text.lower() for texts in every for text in texts)
     for row in load_paper("wmdc").tables["T5"].rows:
         text = row.labels["model"]

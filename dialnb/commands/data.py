@@ -148,8 +148,8 @@ def verify(names: Sequence[str], as_json: bool) -> int:
         print_json({**total, "datasets": rows, "problems": problems})
     else:
         show([row for row in rows if sum(row[state] for state in total)])
-        for found in problems:
-            say(f"\nbad: {found['name']} {found['file']}\n  {found['problem']}")
+        for one in problems:
+            say(f"\nbad: {one['name']} {one['file']}\n  {one['problem']}")
         amounts = ", ".join(f"{count:,} {state}" for state, count in total.items())
         print(f"\n{total.total():,} files: {amounts}")
     return int(bool(problems or (names and total["missing"])))

@@ -76,10 +76,10 @@ def every_dialogue(corpora: Iterable[str]) -> Table:
     cells = []
     for name in corpora:
         for variant in index()[name]["variants"]:
-            found = stored(name, variant).cells
-            for cell, split in zip(found, field_of(found, Dialogue, "split")):
+            rows = stored(name, variant).cells
+            for cell, split in zip(rows, field_of(rows, Dialogue, "split")):
                 cell[0] = f"{name}/{split}/{cell[0]}"
-            cells += found
+            cells += rows
     return Table(Dialogue.__name__, cells, {})
 
 

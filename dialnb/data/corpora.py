@@ -63,16 +63,16 @@ def collection(name: str) -> tuple[Part, ...]:
 def conversations(parts: Iterable[Part], store: Store | None = None) -> Iterator[Conversation]:
     """Every dialogue of ``parts``: newlines and tabs become spaces, empty utterances go, order stays."""
     for part in parts:
-        for said in filter(None, all_said(load(part.dataset, part.variant, part.split, store=store))):
-            yield Conversation(part.label, said, part.paired)
+        for texts in filter(None, all_said(load(part.dataset, part.variant, part.split, store=store))):
+            yield Conversation(part.label, texts, part.paired)
 
 
 def all_said(records: Dataset) -> Iterator[Texts]:
     """`sentences_of` each record; dialogues are read column by column, without a record of each utterance."""
     if records.table.kind != "Dialogue":
         return map(sentences_of, records)
-    said = map(cache(lambda text: " ".join(text.split())), records.column("utterances.text"))
-    return (tuple(filter(None, islice(said, size))) for size in records.sizes("utterances"))
+    texts = map(cache(lambda text: " ".join(text.split())), records.column("utterances.text"))
+    return (tuple(filter(None, islice(texts, size))) for size in records.sizes("utterances"))
 
 
 def sentences_of(record: Record) -> Texts:
@@ -80,12 +80,12 @@ def sentences_of(record: Record) -> Texts:
 
     Of records that are no dialogues it is every sentence: pairs, contexts and candidates.
     """
-    said = []
+    raw_texts = []
     for path in TEXTS[type(record)]:
         name, _, within = path.partition(".")
         for part in as_list(getattr(record, name)):
-            said.append(getattr(part, within) if within else part)
-    return tuple(text for raw in said if (text := " ".join(raw.split())))
+            raw_texts.append(getattr(part, within) if within else part)
+    return tuple(text for raw in raw_texts if (text := " ".join(raw.split())))
 
 
 def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:
@@ -101,19 +101,19 @@ def write_corpus(path: str | Path, dialogues: Iterable[Conversation]) -> int:
 
 def read_corpus(path: str | Path) -> list[Conversation]:
     """Dialogues of a file made by ``write_corpus``."""
-    found = []
+    dialogues = []
     try:
         with lzma.open(path, "rt", encoding="utf-8") as file:
             for line in file:
                 corpus, paired, *utterances = json.loads(line)
-                found.append(Conversation(corpus, tuple(utterances), bool(paired)))
+                dialogues.append(Conversation(corpus, tuple(utterances), bool(paired)))
     except (lzma.LZMAError, EOFError, ValueError) as error:
         raise DataError(
-            f"{path}, line {len(found) + 1}: this is not a dialogue corpus made by 'dialnb corpus': {error}"
+            f"{path}, line {len(dialogues) + 1}: this is not a dialogue corpus made by 'dialnb corpus': {error}"
         ) from error
-    if not found:
+    if not dialogues:
         raise DataError(f"{path} holds no dialogues")
-    return found
+    return dialogues
 
 
 def paired_dialogues(dialogues: Iterable[Conversation]) -> list[Sequence[str]]:

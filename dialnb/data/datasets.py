@@ -99,8 +99,8 @@ class Dataset(Sequence[Any]):
         for name in path.split("."):
             known = fields(hint) if is_dataclass(hint) else {}
             if name not in known:
-                found = ", ".join(known) or "none"
-                raise DataError(f"{self.table.kind} records have no field {path!r}; here one of: {found}")
+                names = ", ".join(known) or "none"
+                raise DataError(f"{self.table.kind} records have no field {path!r}; here one of: {names}")
             hint, values = known[name], field_of(values, hint, name)
             if get_origin(hint) is tuple:
                 hint, values = get_args(hint)[0], list(chain.from_iterable(values))

@@ -124,15 +124,12 @@ def _csv_rows(text: str, name: str) -> Sheet:
     """The names of the columns, and (line, row) of every row."""
     separator = max(",;\t", key=text.partition("\n")[0].count)
     lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
-    rows: list[tuple[int, Row]] = []
     try:
         lines.fieldnames = header = [cell.strip() for cell in lines.fieldnames or ()]
-        for row in lines:
-            if any(str(cell or "").strip() for cell in row.values()):
-                rows.append((lines.line_num, row))
+        rows = [(lines.line_num, row) for row in lines]
     except csv.Error as error:
         raise DataError(f"{name} line {lines.line_num}: {error}") from error
-    return header, rows
+    return header, [(line, row) for line, row in rows if any(str(cell or "").strip() for cell in row.values())]
 
 
 def _json_rows(text: str, name: str) -> Sheet:
@@ -201,7 +198,7 @@ def _hold_out(name: str, records: list[Any], share: float) -> list[Record]:
     for place, record in enumerate(records):
         places.setdefault(getattr(record, "intent", ""), []).append(place)
     rng = np.random.default_rng(24)
-    test = set()
+    split = np.full(len(records), "train")
     for same in places.values():
-        test |= set(rng.permutation(same)[: round(share * len(same))].tolist())
-    return [replace(record, split="test" if place in test else "train") for place, record in enumerate(records)]
+        split[rng.permutation(same)[: round(share * len(same))]] = "test"
+    return [replace(record, split=name) for record, name in zip(records, split.tolist())]

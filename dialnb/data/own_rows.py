@@ -59,12 +59,15 @@ def joined(turns: Iterable[Turn]) -> list[Dialogue]:
     dialogues: dict[str, list[Turn]] = {}
     for turn in turns:
         dialogues.setdefault(turn.dialogue, []).append(turn)
-    records = []
-    for name, rows in dialogues.items():
-        utterances = _spoken([turn.utterance for turn in rows])
-        domains = unique(turn.domain for turn in rows if turn.domain)
-        records.append(Dialogue(name, utterances, domains, rows[0].split))
-    return records
+    return [
+        Dialogue(
+            name,
+            _spoken([turn.utterance for turn in rows]),
+            unique(turn.domain for turn in rows if turn.domain),
+            rows[0].split,
+        )
+        for name, rows in dialogues.items()
+    ]
 
 
 def _text(row: Row, field: str, default: str | None = None) -> str:
@@ -108,17 +111,17 @@ def _slots(row: Row, aligned: bool = True) -> Slots:
     """Named values, each at its first free place in the text; one that does not occur is an error, or has no place."""
     text = _text(row, "text")
     lowered = text.lower() if len(text.lower()) == len(text) else text
-    found: list[Slot] = []
+    slots: list[Slot] = []
     for name, value in _named_values(row):
         wanted = value.lower()
         start = lowered.find(wanted)
-        while start >= 0 and any(start < slot.end and slot.start < start + len(wanted) for slot in found):
+        while start >= 0 and any(start < slot.end and slot.start < start + len(wanted) for slot in slots):
             start = lowered.find(wanted, start + 1)
         if aligned and (start < 0 or not wanted):
             raise ValueError(f"slot {name}={value} does not occur in the text")
         end = start + len(wanted)
-        found.append(Slot(name, text[start:end], start, end) if start >= 0 else Slot(name, value))
-    return tuple(found)
+        slots.append(Slot(name, text[start:end], start, end) if start >= 0 else Slot(name, value))
+    return tuple(slots)
 
 
 def _named_values(row: Row) -> list[tuple[str, str]]:
@@ -149,7 +152,9 @@ def _spoken(utterances: Sequence[Utterance]) -> tuple[Utterance, ...]:
         raise ValueError("'utterances' is empty")
     if any(utterance.speaker for utterance in utterances):
         return tuple(utterances)
-    return tuple(replace(said, speaker=("user", "system")[place % 2]) for place, said in enumerate(utterances))
+    return tuple(
+        replace(utterance, speaker=("user", "system")[place % 2]) for place, utterance in enumerate(utterances)
+    )
 
 
 def _labels(row: Row) -> tuple[int, ...]:

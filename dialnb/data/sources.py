@@ -126,7 +126,7 @@ def _tuples(entry: Values) -> Values:
 def _pinned_files(entries: Values) -> dict[str, list[SourceFile]]:
     """The rows of files.tsv by source; an official URL of sources.yaml comes before the pinned copy."""
     copies = {(row["source"], row["copy"]): row for row in _rows("copies.tsv")}
-    found: dict[str, list[SourceFile]] = {}
+    pinned: dict[str, list[SourceFile]] = {}
     for row in _rows("files.tsv"):
         name, key = row["source"], unquote(row["path"])
         copy = copies[name, row["copy"]]
@@ -134,8 +134,8 @@ def _pinned_files(entries: Values) -> dict[str, list[SourceFile]]:
         if official := entries[name].get("official", {}).get(key):
             urls.insert(0, official)
         file = SourceFile(key, tuple(urls), row["sha256"], int(row["size"]), copy["licence"])
-        found.setdefault(name, []).append(file)
-    return found
+        pinned.setdefault(name, []).append(file)
+    return pinned
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:

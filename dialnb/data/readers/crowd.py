@@ -122,8 +122,8 @@ def read_self_dialogue(files: Files) -> Records:
     for key, data in files.matching("corpus/*.csv"):
         for item in files.table(key, data, ["AssignmentId"]):
             sentences = [item[f"Answer.sentence{number}"].strip() for number in range(1, 21)]
-            said = [turn for turn in in_turn(sentences, ("first", "second")) if turn.text]
-            yield Dialogue(item["AssignmentId"], tuple(said), (key.split("/")[-2],))
+            utterances = [turn for turn in in_turn(sentences, ("first", "second")) if turn.text]
+            yield Dialogue(item["AssignmentId"], tuple(utterances), (key.split("/")[-2],))
 
 
 @reader("DailyDialog")

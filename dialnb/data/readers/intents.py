@@ -78,8 +78,8 @@ def read_snips(files: Files, variant: str) -> Records:
 
 def read_snips_json(files: Files) -> Iterator[IntentUtterance]:
     """The original files, class by class, training rows first. They are UTF-8, but for a line of latin-1 in one."""
-    found = files.matching("2017-06-custom-intent-engines/*.json")
-    for key, data in sorted(found, key=lambda item: (item[0].split("/")[1], "validate_" in item[0])):
+    intent_files = files.matching("2017-06-custom-intent-engines/*.json")
+    for key, data in sorted(intent_files, key=lambda item: (item[0].split("/")[1], "validate_" in item[0])):
         lines = map(_as_utf8, data.splitlines(keepends=True))
         for intent, queries in files.items(key, b"".join(lines), "intent"):
             for query in queries:

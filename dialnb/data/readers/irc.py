@@ -51,11 +51,11 @@ def read_ubuntu_irc(files: Files, variant: str) -> Records:
                 yield Dialogue(date, messages(files, log), split=split)
         else:
             key = f"data/gold.{split}.clusters.txt"
-            found = list(read_conversations(files, key, files.read(key), split, logs))
+            conversations = list(read_conversations(files, key, files.read(key), split, logs))
             if (variant, split) == ("threads-10", "train"):
                 for date, log in logs.items():
-                    found += thread(date, log)
-            yield from derive(found, split, variant.replace("threads", "selection"))
+                    conversations += thread(date, log)
+            yield from derive(conversations, split, variant.replace("threads", "selection"))
 
 
 def derive(conversations: Iterable[Dialogue], split: str, variant: str) -> Records:
@@ -94,12 +94,12 @@ def read_conversations(files: Files, name: str, data: bytes, split: str, logs: d
     annotated, rest = 0, {log: list(lines) for log, lines in logs.items()}
     for row in files.lines(name, data):
         log, _, numbers = row.partition(":")
-        lines = [logs[log][int(number)] for number in numbers.split()]
-        annotated += len(lines)
-        for number in numbers.split():
-            rest[log][int(number)] = "annotated"
-        if said := messages(files, lines):
-            yield Dialogue(f"{log}:{numbers.split()[0]}", said, split=split)
+        places = list(map(int, numbers.split()))
+        annotated += len(places)
+        for place in places:
+            rest[log][place] = "annotated"
+        if utterances := messages(files, [logs[log][place] for place in places]):
+            yield Dialogue(f"{log}:{places[0]}", utterances, split=split)
         else:
             files.skipped["conversation without a message"] += 1
     files.skipped["line without annotation"] += sum(map(len, logs.values())) - annotated
@@ -112,12 +112,12 @@ def thread(date: str, log: Log) -> Iterator[Dialogue]:
     Who addresses somebody for the first time answers what that one said last to nobody. What names nobody goes to the
     conversation that its speaker is in, if there is exactly one.
     """
-    said = {number: line for number, line in enumerate(log) if isinstance(line, Utterance)}
-    people = {line.speaker.lower(): line.speaker for line in said.values()}
+    utterances = {number: line for number, line in enumerate(log) if isinstance(line, Utterance)}
+    people = {line.speaker.lower(): line.speaker for line in utterances.values()}
     open_talks: dict[frozenset[str], list[int]] = {}
-    found = []
+    talks = []
     loose: dict[str, int] = {}  # the last line of each speaker that is in no conversation
-    for number, line in said.items():
+    for number, line in utterances.items():
         open_talks = {pair: talk for pair, talk in open_talks.items() if number - talk[-1] <= REACH}
         named = ADDRESSED.match(line.text)
         other = people.get(named[1].lower(), line.speaker) if named else line.speaker
@@ -126,23 +126,23 @@ def thread(date: str, log: Log) -> Iterator[Dialogue]:
             if pair not in open_talks:
                 asked = loose.pop(other, -REACH - 1)
                 open_talks[pair] = [asked] if number - asked <= REACH else []
-                found.append(open_talks[pair])
+                talks.append(open_talks[pair])
             open_talks[pair].append(number)
             continue
-        own = [talk for pair, talk in open_talks.items() if line.speaker in pair]
-        if len(own) == 1:
-            own[0].append(number)
+        talks_of_speaker = [talk for pair, talk in open_talks.items() if line.speaker in pair]
+        if len(talks_of_speaker) == 1:
+            talks_of_speaker[0].append(number)
         else:
             loose[line.speaker] = number
-    for lines in found:
-        yield Dialogue(f"{date}~{lines[0]}", tuple(said[number] for number in lines), split="train")
+    for lines in talks:
+        yield Dialogue(f"{date}~{lines[0]}", tuple(utterances[number] for number in lines), split="train")
 
 
 def merge_turns(dialogue: Dialogue) -> Dialogue:
     """Join consecutive messages of one speaker by a space: an utterance is everything said in one turn."""
     turns = []
-    for speaker, said in groupby(dialogue.utterances, key=lambda item: item.speaker):
-        turns.append(Utterance(speaker, " ".join(item.text for item in said)))
+    for speaker, items in groupby(dialogue.utterances, key=lambda item: item.speaker):
+        turns.append(Utterance(speaker, " ".join(item.text for item in items)))
     return replace(dialogue, utterances=tuple(turns))
 
 

@@ -64,10 +64,10 @@ def read_snli(files: Files, variant: str) -> Records:
     for split in TRAIN_DEV_TEST:
         file = f"snli_1.0_{split}.jsonl"
         if variant == "official":
-            found = files.matching(f"*{file}", "snli_1.0.zip")
+            split_files = files.matching(f"*{file}", "snli_1.0.zip")
         else:
-            found = files.find(file) if split != "train" else iter(())
-        for name, data in found:
+            split_files = files.find(file) if split != "train" else iter(())
+        for name, data in split_files:
             yield from inference_items(files, files.json_lines(name, data), split)
 
 
@@ -127,8 +127,8 @@ def judged_replies(files: Files, name: str, data: bytes) -> Records:
         labels = {item["scenario"][flag] for flag in ("qi", "hi")}
         if not labels <= {"0", "1"}:
             raise ValueError(f"labels {', '.join(sorted(labels))}, expected 0 or 1")
-        said = tuple(turn["utterance"] for turn in item["dialogue"])
-        yield InferenceItem(f"{domain}-{part}-{number}", said, max(labels), SPLITS[part])
+        texts = tuple(turn["utterance"] for turn in item["dialogue"])
+        yield InferenceItem(f"{domain}-{part}-{number}", texts, max(labels), SPLITS[part])
 
 
 @reader("DECODE", variants=("human-bot", "main"))
@@ -140,5 +140,5 @@ def read_decode(files: Files, variant: str) -> Records:
             for item in files.json_lines(name, data):
                 turns = sorted(item["turns"], key=lambda turn: turn["turn_id"])
                 label = {True: "1", False: "0"}[item["is_contradiction"]]
-                said = tuple(turn["text"] for turn in turns)
-                yield InferenceItem(item["record_id"], said, label, SPLITS.get(part, "test"))
+                texts = tuple(turn["text"] for turn in turns)
+                yield InferenceItem(item["record_id"], texts, label, SPLITS.get(part, "test"))

@@ -199,9 +199,9 @@ def sessions_of_groups(files: Files, groups: Iterable[MatchingGroup]) -> Records
     """
     seen = set()
     for number, group in enumerate(groups):
-        said = tuple(text for text in (*group.before, group.candidates[0], *group.after) if text.strip())
-        if said in seen:
+        texts = tuple(text for text in (*group.before, group.candidates[0], *group.after) if text.strip())
+        if texts in seen:
             files.skipped["dialogue of another row"] += 1
             continue
-        seen.add(said)
-        yield Dialogue(f"ecd-{number}", in_turn(said))
+        seen.add(texts)
+        yield Dialogue(f"ecd-{number}", in_turn(texts))

@@ -30,8 +30,8 @@ def read_taskmaster(files: Files, variant: str) -> Records:
     else:
         for key, data in files.matching("TM-4-2024/data/data_*.json"):
             for item in files.items(key, data):
-                said = tuple(map(_utterance, item["utterances"]))
-                yield Dialogue(item["conversation_id"], said, (item["vertical"].lower(),))
+                utterances = tuple(map(_utterance, item["utterances"]))
+                yield Dialogue(item["conversation_id"], utterances, (item["vertical"].lower(),))
 
 
 def _utterance(turn: Any) -> Utterance:
@@ -53,7 +53,7 @@ def _delexicalised(files: Files, key: str, split: str) -> Records:
         if head == "##":
             name, utterances = text, []
         elif head in ("*", "-") and name:
-            slots = tuple(Slot(found[1], found[0], *found.span()) for found in DELEXICALISED.finditer(text))
+            slots = tuple(Slot(match[1], match[0], *match.span()) for match in DELEXICALISED.finditer(text))
             utterances.append(Utterance(MARKS[head], text, slots=slots))
         elif head:
             raise ValueError("expected '## id', '* user text' or '- assistant text'")

@@ -71,9 +71,9 @@ def read_multiwoz(files: Files) -> Records:
     for part in ("val", "test"):
         for member, data in files.matching("*.json", f"data/multiwoz/{part}.json.zip"):
             for name, item in files.items(member, data):
-                said = [_multiwoz_turn(place, turn) for place, turn in enumerate(item["log"])]
+                utterances = [_multiwoz_turn(place, turn) for place, turn in enumerate(item["log"])]
                 domains = [key for key, goal in item["goal"].items() if goal and key not in ("message", "topic")]
-                yield Dialogue(name.removesuffix(".json"), tuple(said), tuple(domains), SPLITS[part])
+                yield Dialogue(name.removesuffix(".json"), tuple(utterances), tuple(domains), SPLITS[part])
 
 
 def _multiwoz_turn(place: int, turn: Any) -> Utterance:
@@ -126,8 +126,8 @@ def read_dstc2(files: Files, variant: str) -> Records:
             files.place = f"{file} dialogue {name}"
             utterances: list[Utterance] = []
             for turn in item["dialogue"]:
-                said = ("system", turn["system_transcript"], known), ("user", turn["transcript"], meant)
-                for place, (speaker, text, usual) in enumerate(said, start=len(utterances)):
+                exchange = ("system", turn["system_transcript"], known), ("user", turn["transcript"], meant)
+                for place, (speaker, text, usual) in enumerate(exchange, start=len(utterances)):
                     acts = labelled[place].acts if place < len(labelled) else usual.get(_folded(text))
                     if acts is None:
                         files.skipped[f"{speaker} acts not found by text (utterance kept without acts)"] += 1
@@ -144,12 +144,12 @@ def _acts_by_text(files: Files) -> Iterator[tuple[str, Texts]]:
             yield text, unique(re.findall(r"([\w-]+)\(", labels))
 
 
-def _most_frequent(said: Iterable[tuple[str, Texts]]) -> dict[str, Texts]:
+def _most_frequent(examples: Iterable[tuple[str, Texts]]) -> dict[str, Texts]:
     """Lower-cased text -> its most frequent acts."""
-    found: dict[str, Counter[Texts]] = defaultdict(Counter)
-    for text, acts in said:
-        found[_folded(text)][acts] += 1
-    return {text: counts.most_common(1)[0][0] for text, counts in found.items()}
+    acts_of_text: dict[str, Counter[Texts]] = defaultdict(Counter)
+    for text, acts in examples:
+        acts_of_text[_folded(text)][acts] += 1
+    return {text: counts.most_common(1)[0][0] for text, counts in acts_of_text.items()}
 
 
 def _folded(text: str) -> str:
@@ -164,17 +164,17 @@ def _session_names(files: Files, split: str, count: int) -> list[str]:
     return [item["session-id"] for item in named]
 
 
-def read_session(files: Files, found: dict[str, bytes], folder: str) -> list[Utterance]:
+def read_session(files: Files, members: dict[str, bytes], folder: str) -> list[Utterance]:
     """One session in original form: ``log.json`` has the system's side, ``label.json`` what the user said and meant."""
     log, label = f"{folder}/log.json", f"{folder}/label.json"
     files.place = log
-    turns, labels = files.json(log, found[log])["turns"], files.json(label, found[label])["turns"]
-    said = []
+    turns, labels = files.json(log, members[log])["turns"], files.json(label, members[label])["turns"]
+    utterances = []
     for system, user in zip(turns, labels, strict=True):
         output = system["output"]
-        said.append(_spoken("system", output["transcript"], output["dialog-acts"]))
-        said.append(_spoken("user", user["transcription"], user["semantics"]["json"]))
-    return said
+        utterances.append(_spoken("system", output["transcript"], output["dialog-acts"]))
+        utterances.append(_spoken("user", user["transcription"], user["semantics"]["json"]))
+    return utterances
 
 
 def _spoken(speaker: str, text: str, acts: list[Any]) -> Utterance:
@@ -185,10 +185,10 @@ def _spoken(speaker: str, text: str, acts: list[Any]) -> Utterance:
 def _official_dstc2(files: Files) -> Records:
     """The archives of the challenge: data/FOLDER/SESSION/{log,label}.json and lists of sessions per split."""
     for archive, splits in (("dstc2_traindev.tar.gz", ("train", "dev")), ("dstc2_test.tar.gz", ("test",))):
-        found = dict(files.matching("*", archive))
+        members = dict(files.matching("*", archive))
         for split in splits:
             files.place = f"{archive}, which should hold one list of {split},"
-            (listed,) = (name for name in found if name.endswith(f"dstc2_{split}.flist"))
-            for line in files.lines(listed, found[listed]):
+            (listed,) = (name for name in members if name.endswith(f"dstc2_{split}.flist"))
+            for line in files.lines(listed, members[listed]):
                 folder = f"data/{line.strip()}"
-                yield Dialogue(basename(folder), tuple(read_session(files, found, folder)), ("restaurant",), split)
+                yield Dialogue(basename(folder), tuple(read_session(files, members, folder)), ("restaurant",), split)
