@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from dialnb import plots
 from dialnb.files import Values, read_yaml
-from dialnb.plots.style import looks, png, require
+from dialnb.plots.style import Look, looks, png, require
 
 PLOTLY = "application/vnd.plotly.v1+json"
 OWN = "yours"
@@ -88,7 +88,7 @@ class SpaceMap:
         return f"<b>{_plain(panel)}</b>, neighbours preserved: {shown['preservation'].iloc[0]:.2f}"
 
 
-def _trace(points: DataFrame, label: str, style: tuple) -> Values:
+def _trace(points: DataFrame, label: str, style: Look) -> Values:
     """The points of one label; one's own sentences are rings, and plotly's triangles look smaller than they are."""
     marker = LOOK["own" if label == OWN else "others"] | {"color": style[0], "symbol": LOOK["symbols"][style[1]]}
     if "triangle" in marker["symbol"]:

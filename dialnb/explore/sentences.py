@@ -43,7 +43,7 @@ def neighbours(encoders: Mapping[str, SupportsEncode], sentences: Sequence[str],
     known = requests(each)
     once = {name: EncodeOnce(encoder) for name, encoder in encoders.items()}
 
-    def show(sentences: str, encoder: str) -> list:
+    def show(sentences: str, encoder: str) -> list[Styler]:
         asked = lines_of(sentences, "sentences")
         references = once[encoder].encode(known["text"].tolist())
         cosines, places = nearest(once[encoder].encode(asked), references, 3)
@@ -96,7 +96,7 @@ class Space:
     def map(self, encoder: str) -> None:
         """The map of one encoder, to be chosen."""
 
-        def show(encoder: str) -> list:
+        def show(encoder: str) -> list[SpaceMap]:
             return [self._map((encoder,), self.projections, COLOURS)]
 
         panel(show, encoder=Control("encoder", encoder, self.names))
@@ -104,7 +104,7 @@ class Space:
     def compare(self, left: str, right: str) -> None:
         """Two encoders next to each other: maps, numbers, and utterances that only one of them places well."""
 
-        def show(left: str, right: str) -> list:
+        def show(left: str, right: str) -> list[SpaceMap | Styler]:
             both = tuple(dict.fromkeys((left, right)))
             only_one = self.differences(left, right)
             tables = [table(only_one, "Right for one of the two only")] if len(only_one) else []

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from pandas import DataFrame
 
 from dialnb.files import Values
-from dialnb.plots.sketch import DASHED, GAP, LEADING, Page, wrapped
+from dialnb.plots.sketch import DASHED, GAP, LEADING, Card, Page, wrapped
 from dialnb.plots.style import BLUE, CARD, GREEN, INK, LINE, ORANGE, PURPLE, RED, SOFT, WIDE, canvas, drawn_from, looks
 
 LETTERS = 84
@@ -47,7 +47,7 @@ def manipulations(data: DataFrame, *, title: str = "One dialogue, three question
         for row in rows.itertuples():
             text = wrapped(row.text, 23, most=4)
             asked = row.kind in ("target", "foreign")
-            bottom = page.card(
+            card = page.card(
                 x,
                 y,
                 step - 0.2 if text else 0.95,
@@ -57,7 +57,7 @@ def manipulations(data: DataFrame, *, title: str = "One dialogue, three question
                 lw=2.0 if asked else 1.0,
                 dashes="--" if row.kind == "foreign" else "-",
             )
-            y = bottom + GAP
+            y = card.bottom + GAP
         foot = max(foot, y)
     key = []
     for kind, words in WORDS.items():
@@ -80,8 +80,8 @@ def scored_replies(data: DataFrame) -> Figure:
     context, replies = data[data["part"] == "context"], data[data["part"] != "context"]
     page, y = Page("Which of the two comes next?"), 0.6
     for number, text in enumerate(context["text"]):
-        bottom = page.card(0.25 + 0.4 * (number % 2), y, 8.0, wrapped(text, LETTERS, most=2))
-        y = bottom + GAP
+        card = page.card(0.25 + 0.4 * (number % 2), y, 8.0, wrapped(text, LETTERS, most=2))
+        y = card.bottom + GAP
     colours = looks(replies["model"])
     for place, (part, rows) in enumerate(replies.groupby("part", sort=False)):
         reply = wrapped(rows["text"].iloc[0], LETTERS, most=2)
@@ -115,14 +115,15 @@ def pair_construction(
     codes, speakers = pd.factorize(here["speaker"])
     colors = np.where(here["kept"], np.take(PAIR_TINTS, codes % 2), SOFT)
     page = Page(title)
-    edges = page.dialogue(
+    cards = page.dialogue(
         here.assign(color=colors, dashes=np.where(here["kept"], "-", "--")), width=PAIR_BUBBLE, letters=PAIR_LETTERS
     )
-    for number, (one, two) in enumerate(pairwise(zip(edges, here["kept"])), 1):
-        _bracket(page, number, one[0], two[0], one[1] and two[1])
+    kept = list(here["kept"])
+    for number, (upper, lower) in enumerate(pairwise(cards), 1):
+        _bracket(page, number, upper, lower, all(kept[number - 1 : number + 1]))
     if len(others):
-        _negative(page, others["text"].iloc[0], edges[0])
-    foot = edges[-1][1]
+        _negative(page, others["text"].iloc[0], cards[0])
+    foot = cards[-1].bottom
     page.text(0.3, foot + 0.3, "A pair is kept if both utterances have more than 3 words.", SOFT)
     card: Values = {"facecolor": CARD, "lw": 1.5}
     key = [Patch(edgecolor=tint, label=who, **card) for who, tint in zip(speakers, PAIR_TINTS)]
@@ -135,28 +136,27 @@ def pair_construction(
 def _bracket(
     page: Page,
     number: int,
-    upper: tuple,
-    lower: tuple,
+    upper: Card,
+    lower: Card,
     kept: bool,
 ) -> None:
     """Join two neighbours at their right edges, from the middle of one to that of the other."""
-    high, low = sum(upper[:2]) / 2 + 0.05, sum(lower[:2]) / 2 - 0.05
+    high, low = upper.middle + 0.05, lower.middle - 0.05
     x = 0.9 + PAIR_BUBBLE + 0.25
-    look = {"color": GREEN, "lw": 2.2} if kept else {"linestyle": DASHED}
-    page.line([upper[2] + 0.05, x, x, lower[2] + 0.05], [high, high, low, low], **look)
+    look: Values = {"color": GREEN, "lw": 2.2} if kept else {"linestyle": DASHED}
+    page.line([upper.right + 0.05, x, x, lower.right + 0.05], [high, high, low, low], **look)
     words = {"color": GREEN, "weight": "bold"} if kept else {"color": SOFT}
     kind = "positive" if kept else "dropped"
     page.text(x + 0.12, (high + low) / 2, f"{kind} ({number}, {number + 1})", **words)
 
 
-def _negative(page: Page, text: str, bubble: tuple) -> None:
+def _negative(page: Page, text: str, first: Card) -> None:
     """An utterance of another dialogue at the right, held away from the first one."""
-    x, top = 6.55, bubble[0] - 0.05
-    bottom = page.card(x, top, WIDE - 0.2 - x, wrapped(text, 23), RED)
-    y = (bubble[0] + bubble[1]) / 2 - 0.05
-    page.line([bubble[2] + 0.05, x - 0.05], [y, y], RED, lw=1.6, linestyle=DASHED)
-    page.text((bubble[2] + 0.5 + x) / 2, y - 0.13, "negative", RED, weight="bold", ha="center")
-    page.text(x, bottom + 0.08, "another dialogue\nof the same batch", SOFT, va="top")
+    x, y = 6.55, first.middle - 0.05
+    card = page.card(x, first.top - 0.05, WIDE - 0.2 - x, wrapped(text, 23), RED)
+    page.line([first.right + 0.05, x - 0.05], [y, y], RED, lw=1.6, linestyle=DASHED)
+    page.text((first.right + 0.5 + x) / 2, y - 0.13, "negative", RED, weight="bold", ha="center")
+    page.text(x, card.bottom + 0.08, "another dialogue\nof the same batch", SOFT, va="top")
 
 
 WINDOW_BUBBLE, WINDOW_LETTERS = 4.3, 46
@@ -210,15 +210,15 @@ def window_pairs(data: DataFrame, *, title: str = "One response, and a context f
     """
     page, response = Page(title), len(data)
     colours = [SOFT] * (response - 1) + [GREEN]
-    edges = page.dialogue(
+    cards = page.dialogue(
         data.assign(color=colours, dashes="-"), width=WINDOW_BUBBLE, letters=WINDOW_LETTERS, last_gap=0.3
     )
-    high, low, response_edge = edges[-1]
+    high, low, response_edge = cards[-1]
     start, named = WINDOW_BUBBLE + 0.98, WINDOW_BUBBLE + 1.35 + 0.5 * WINDOWS
     for window in range(1, min(WINDOWS, response - 1) + 1):
         colour = WINDOW_TINTS[window - 1]
         x = start + 0.5 * window - 0.33
-        top, bottom = edges[-1 - window][0] + 0.06, edges[-2][1] - 0.05 * window
+        top, bottom = cards[-1 - window].top + 0.06, cards[-2].bottom - 0.05 * window
         into = high + (low - high) * window / (WINDOWS + 1)
         page.line([start, x, x, start], [top, top, bottom, bottom], colour, lw=2.2)
         page.line([x, x], [bottom, into], colour, linestyle=":")

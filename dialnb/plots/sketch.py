@@ -1,10 +1,11 @@
 """Explanations that are drawn, not plotted: a page measured in inches, filled from the top down."""
 
 from textwrap import fill
+from typing import Any, NamedTuple
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from pandas import DataFrame
 
 from dialnb.files import Values
 from dialnb.plots import style
@@ -18,6 +19,18 @@ DASHED = (0, (3, 2))
 def wrapped(text: str, width: int, most: int | None = None) -> str:
     """The text in lines of so many letters; of more than ``most`` lines the rest is cut."""
     return fill(" ".join(text.split()), width, max_lines=most, placeholder=" …")
+
+
+class Card(NamedTuple):
+    """Where a card stands on its page."""
+
+    top: float
+    bottom: float
+    right: float
+
+    @property
+    def middle(self) -> float:
+        return (self.top + self.bottom) / 2
 
 
 class Page:
@@ -41,7 +54,7 @@ class Page:
         y: float,
         text: str,
         color: str = INK,
-        **look,
+        **look: Any,
     ) -> None:
         """Write from ``x`` on, with the middle of the lines at ``y``."""
         defaults: Values = {"va": "center", "linespacing": 1.15}
@@ -53,7 +66,7 @@ class Page:
         ys: list[float],
         color: str = SOFT,
         lw: float = 1.2,
-        **look,
+        **look: Any,
     ) -> None:
         """Draw a line through these places."""
         self.axes.plot(xs, ys, color=color, lw=lw, **look)
@@ -105,9 +118,9 @@ class Page:
         height: float = 0.0,
         lw: float = 1.2,
         dashes: str = "-",
-        **look,
-    ) -> float:
-        """Draw a box with a bold heading and a text, as high as they need; returns where it ends."""
+        **look: Any,
+    ) -> Card:
+        """Draw a box with a bold heading and a text, as high as they need."""
         lines = len(text.splitlines()) + bool(head)
         height = height or 2 * PAD + LEADING * lines
         box = FancyBboxPatch((x, top), width, height, boxstyle="round,pad=0,rounding_size=0.08", facecolor=CARD)
@@ -119,34 +132,34 @@ class Page:
             self.text(x + 0.1, middle - above, head, color, weight="bold")
             middle += LEADING / 2
         self.text(x + 0.1, middle, text, parse_math=False, **look)  # dollars are no formulas
-        return top + height
+        return Card(top, top + height, x + width)
 
-    def draw(self, layout: dict[str, list[dict]], words: dict[str, str]) -> None:
+    def draw(self, layout: dict[str, list[Values]], words: dict[str, str]) -> None:
         """Draw the cards, arrows, lines and texts of a layout, with words for the {names} in it."""
         for kind, parts in layout.items():
             for part in parts:
                 if "text" in part:
-                    part = {"size": 10} | part
+                    part = {"size": 10, **part}
                     part["text"] = part["text"].format(**words)
                 part["color"] = getattr(style, part.get("color", "SOFT"))
                 getattr(self, kind)(**part)
 
     def dialogue(
         self,
-        data: pd.DataFrame,
+        data: DataFrame,
         width: float,
         letters: int,
         last_gap: float = 0.0,
-    ) -> list[tuple]:
-        """Draw numbered utterances below the title, those of the second speaker further right; returns top, bottom
-        and right edge of each. ``data`` has ``speaker``, ``text``, ``color`` and ``dashes``."""
-        speakers, top, edges = list(data["speaker"].unique()), 0.6, []
+    ) -> list[Card]:
+        """Draw numbered utterances below the title, a card each, those of the second speaker further right. ``data``
+        has ``speaker``, ``text``, ``color`` and ``dashes``."""
+        speakers, top = list(data["speaker"].unique()), 0.6
+        cards: list[Card] = []
         for number, row in enumerate(data.itertuples(), 1):
             x = 0.45 + 0.45 * (speakers.index(row.speaker) % 2)
             if number == len(data):
                 top += last_gap
-            bottom = self.card(x, top, width, wrapped(row.text, letters), row.color, dashes=row.dashes)
+            cards.append(self.card(x, top, width, wrapped(row.text, letters), row.color, dashes=row.dashes))
             self.disc(x, top, 0.13, row.color, label=str(number))
-            edges.append((top, bottom, x + width))
-            top = bottom + GAP
-        return edges
+            top = cards[-1].bottom + GAP
+        return cards

@@ -8,12 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pandas import DataFrame
 
+from dialnb.files import Values
 from dialnb.plots.sketch import wrapped
 from dialnb.plots.style import (
     INK,
     LINE,
     SOFT,
     WIDE,
+    Look,
     canvas,
     drawn_from,
     legend_below,
@@ -87,12 +89,12 @@ def _title(data: DataFrame) -> str:
 def _dots(
     axes: Axes,
     points: DataFrame,
-    style: tuple,
+    style: Look,
     label: str = "",
 ) -> None:
     """Draw the points of one label: in its colour, as small grey dots below all others, or as open circles."""
     colour, marker, _ = style
-    look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3, "zorder": 3}
+    look: Values = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3, "zorder": 3}
     if style == GREY:
         look |= {"edgecolor": "none", "zorder": 1}
     if style == CIRCLE:

@@ -33,6 +33,9 @@ DASHES = ("-", (0, (4, 1.8)), (0, (1, 1.4)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 Draw = Callable[..., Figure]
 """A function that draws."""
 
+Look = tuple[str, str, Any]
+"""Colour, marker and dashes."""
+
 WIDE, COLUMN = 9.0, 4.5
 """Widths in inches, printed at 7 and 3.4 inches: the letters of 11 points then measure more than 8."""
 
@@ -166,7 +169,7 @@ def require(data: DataFrame, figure: str, columns: Iterable[str]) -> None:
         raise DataError(f"{figure} has nothing to draw: the data has no rows")
 
 
-def looks(names: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
+def looks(names: Iterable[str]) -> dict[str, Look]:
     """Colour, marker and dashes for each distinct name in order of appearance; no two of the first 110 share both
     colour and marker, no two of the first 50 colour and dashes."""
     styles = {}

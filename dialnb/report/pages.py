@@ -110,7 +110,7 @@ def with_mathml(markdown: str) -> str:
     return "".join(part if number % 2 else EQUATION.sub(_equation, part) for number, part in enumerate(parts))
 
 
-def _equation(match: re.Match) -> str:
+def _equation(match: re.Match[str]) -> str:
     source, display = (match[1], "block") if match[1] else (match[2], "inline")
     try:
         return convert(source.strip(), display=display).replace("\n", " ")

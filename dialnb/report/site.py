@@ -286,7 +286,7 @@ def _run(run: Run, files: Path) -> Values:
     return shown | {"command": shlex.join(command), "has_notebook": (target / "notebook.html").is_file()}
 
 
-def _in_file(picture: re.Match, folder: Path) -> str:
+def _in_file(picture: re.Match[str], folder: Path) -> str:
     """The name of a file that holds the picture, which takes a third more within a page."""
     name = f"{picture.start()}.png"
     (folder / name).write_bytes(b64decode(picture[1]))
