@@ -137,7 +137,7 @@ class Store:
         wanted = [Wanted(self, source, file) for file in source.files]
         with self._storing(source.name), wanted[0].lock("packages"):
             if missing := [each for each in wanted if not each.is_intact()]:
-                with TemporaryDirectory(dir=self.cache / "partial", prefix="packages-") as folder:
+                with TemporaryDirectory(dir=wanted[0].partial, prefix="packages-") as folder:
                     joined = download_pieces(source.packages, Path(folder))
                     for each in missing:
                         each.admit_member(joined)
@@ -203,14 +203,14 @@ class Wanted:
         """How many bytes the file may have."""
         return self.file.size if self.file.sha256 and not self.file.members_sha256 else LARGE
 
-    def part(self, url: str) -> Path:
-        """Where a download is kept while it is under way."""
-        return self.store.cache / "partial" / self._tag(url)
+    @property
+    def partial(self) -> Path:
+        """Where downloads are kept while they are under way."""
+        return self.store.cache / "partial"
 
     def lock(self, what: str) -> FileLock:
-        """Held by the one process that brings a file to the cache, whose folders are there from now on."""
-        for folder in (self.target.parent, self.store.cache / "partial"):
-            folder.mkdir(parents=True, exist_ok=True)
+        """Held by the one process that brings a file to the cache."""
+        self.partial.mkdir(parents=True, exist_ok=True)
         return FileLock(self.store.cache / "locks" / f"{self._tag(what)}.lock")
 
     def _tag(self, what: str) -> str:
@@ -270,7 +270,7 @@ class Wanted:
 
     def admit_download(self, url: str) -> None:
         """Download, continuing what is there of known bytes, and admit it; from the start if the halves do not fit."""
-        part, limit = self.part(url), self.limit + CHUNK
+        part, limit = self.partial / self._tag(url), self.limit + CHUNK
         try:
             resumed = download(url, part, resume=self.file.verified, limit=limit)
             try:
@@ -303,7 +303,8 @@ class Wanted:
 
     def admit(self, raw: Path) -> None:
         """Unpack `raw`, verify it on the way, and let it appear in its place in one step."""
-        with NamedTemporaryFile(dir=self.store.cache / "partial", prefix="new-", delete=False) as temporary:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=self.partial, prefix="new-", delete=False) as temporary:
             new = Path(temporary.name)
             try:
                 sha256 = self.verify(raw, temporary)
@@ -359,9 +360,9 @@ class Wanted:
                         sink.write(chunk)
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise _Bad(f"is a damaged gzip file ({error})") from None
-        sha256 = digest.hexdigest()
-        known = self.recorded() if self.file.members_sha256 else self.file.sha256 or self.recorded()
-        if sha256 in (self.file.sha256, known):
+        sha256, recorded = digest.hexdigest(), self.recorded()
+        known = self.file.sha256 or recorded
+        if sha256 in (known, recorded):
             return sha256
         if wanted := self.file.members_sha256:
             try:
