@@ -48,7 +48,9 @@ def assert_ours(rows: pd.DataFrame, expected: pd.DataFrame) -> None:
 
 
 def test_few_shot_intents_are_ours(model, ours):
-    task = tasks.limited(tasks.DSEFewShotIntents, train=300, test=60).filter_languages(None, hf_subsets=["Snips"])
+    task = tasks.limited(tasks.DSEFewShotIntents, train_limit=300, limit=60).filter_languages(
+        None, hf_subsets=["Snips"]
+    )
     scores, rows = evaluated(model, task)
     records = load("bundled/SNIPS", "dse")
     parts = [thin(list(records.filter(split=split)), limit) for split, limit in (("train", 300), ("test", 60))]
@@ -56,13 +58,13 @@ def test_few_shot_intents_are_ours(model, ours):
     assert_ours(rows, expected)
     one_shot = expected.query("shots == 1")["value"].mean() / 100
     assert scores["Snips"]["main_score"] == pytest.approx(one_shot, abs=1e-12)
-    assert set(rows["mteb_task"]) == {"DSEFewShotIntents-train300-test60"}
+    assert set(rows["mteb_task"]) == {"DSEFewShotIntents-train_limit300-limit60"}
 
 
 def test_out_of_scope_is_ours(model, ours, monkeypatch):
     records = load("bundled/CLINC150", "plus").filter(intent=("oos", "balance", "yes", "no"))
     monkeypatch.setattr(tasks, "load", lambda name, variant: records)
-    scores, rows = evaluated(model, tasks.limited(tasks.DSEOutOfScope, test=50))
+    scores, rows = evaluated(model, tasks.limited(tasks.DSEOutOfScope, limit=50))
     train, test = (list(records.filter(split=split)) for split in ("train", "test"))
     assert_ours(rows, evaluate_scope(ours, train, thin(test, 50), dataset="Clinc150"))
     assert 0 < scores["Clinc150"]["main_score"] < 1
@@ -72,18 +74,18 @@ def test_diaeval_is_ours(model, ours):
     sizes = {"limit": 10, "train_limit": 30}
     _, rows = evaluated(model, tasks.limited(tasks.DiaEvalInference, **sizes))
     data = named_data("wmdc", "consistency", "bundled")[0]["CI-ToD"]
-    assert_ours(rows, diaeval.inference_of(ours, data, "CI-ToD", **sizes))
-    _, rows = evaluated(model, tasks.limited(tasks.DiaEvalRetrieval, groups=4))
+    assert_ours(rows, diaeval.evaluate_inference(ours, data, dataset="CI-ToD", **sizes))
+    _, rows = evaluated(model, tasks.limited(tasks.DiaEvalRetrieval, limit=4))
     data = named_data("wmdc", "candidates", "bundled")[0]["UbuntuIRC"]
-    assert_ours(rows, diaeval.retrieval_of(ours, data, "UbuntuIRC", groups=4))
+    assert_ours(rows, diaeval.retrieval_of(ours, data, "UbuntuIRC", limit=4))
     scores, rows = evaluated(model, tasks.limited(tasks.DiaEvalActions, **sizes))
     data = named_data("wmdc", "actions", "bundled")[0]["STAR"]
-    assert_ours(rows, diaeval.actions_of(ours, data, "STAR", **sizes))
+    assert_ours(rows, diaeval.evaluate_actions(ours, data, dataset="STAR", **sizes))
     assert 0 <= scores["STAR"]["main_score"] <= 1
 
 
 def test_adversarial_selection_is_ours(model, ours):
-    scores, rows = evaluated(model, tasks.limited(tasks.UMSAdversarialSelection, groups=12))
+    scores, rows = evaluated(model, tasks.limited(tasks.UMSAdversarialSelection, limit=12))
     lists = thin(load("bundled/UbuntuIRC", "selection-10").filter(split="test"), 12)
     expected = evaluate_adversarial(cosine_scorer(ours), lists, dataset="UbuntuIRC")
     assert_ours(rows, expected)

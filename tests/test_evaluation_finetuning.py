@@ -15,17 +15,18 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from dialnb.data import Dataset
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, Utterance
+from dialnb.data.tables import build_table
 from dialnb.errors import DataError, TrainingError, UnknownName
 from dialnb.evaluation.actions import (
     ActionExample,
     act_matrix,
     act_tagging_examples,
-    evaluate_actions,
     finetune_actions,
     next_act_examples,
 )
-from dialnb.evaluation.diaeval import evaluate_inference
+from dialnb.evaluation.diaeval import evaluate_actions, evaluate_inference
 from dialnb.evaluation.finetuning import ACTIONS, INTENTS, RESPONSES, FineTuning, finetune, in_batches
 from dialnb.evaluation.hidden import fit_hidden
 from dialnb.evaluation.intent import finetune_intents
@@ -161,7 +162,7 @@ DIALOGUE = Dialogue(
 def test_act_tagging_puts_the_last_system_utterance_and_its_answer_into_the_input():
     (example,) = act_tagging_examples([DIALOGUE])
     expected = "[SEP] thai food please [SEP] which area [SEP] the north [SEP] [SEP] try bangkok house [SEP] thanks"
-    assert example == ActionExample(expected, ("offer", "inform"))
+    assert example == ActionExample(expected, ("offer", "inform"), split=DIALOGUE.split)
     (opening, *rest) = DIALOGUE.utterances
     long = Dialogue("long", (replace(opening, text="word " * 40), *rest))
     (short,) = act_tagging_examples([long])
@@ -196,25 +197,40 @@ def _acts(n: int, seed: int) -> list[ActionExample]:
     return rows
 
 
-def test_action_fine_tuning_reports_f1_over_all_columns_and_over_present_classes():
-    acts = ["inform", "offer", "request", "never"]
-    frame = finetune_actions(
-        WordEncoder(), _acts(90, 0), _acts(50, 1), dataset="toy", acts=acts, shots=(10,), seeds=(0,), recipe=FAST
-    )
+def _spoken(folder, parts: dict[str, list[ActionExample]]) -> Dataset:
+    """Dialogues whose third utterance has the acts of an example, which the first one tells."""
+    talks = []
+    for split, examples in parts.items():
+        for i, example in enumerate(examples):
+            said = [
+                Utterance("user", example.text, ("never",)),
+                Utterance("user", "x"),
+                Utterance("system", "y", example.acts),
+            ]
+            talks.append(Dialogue(f"{split} {i}", tuple(said), split=split))
+    table = build_table(talks, folder / "talks.json", "talks")
+    return Dataset("talks", "", "none", "talks", table, np.arange(len(talks)))
+
+
+def test_action_fine_tuning_reports_f1_over_all_columns_and_over_present_classes(tmp_path):
+    records = _spoken(tmp_path, {"train": _acts(90, 0), "test": _acts(50, 1)})
+    frame = finetune_actions(WordEncoder(), records, dataset="toy", shots=(10,), seeds=(0,), recipe=FAST)
+    assert set(frame.protocol) == {"code", "clean"}
+    frame = frame[frame.protocol == "clean"]
     values = frame.set_index("metric").value
-    assert values["Micro-F1"] > 75 and values["Macro-F1"] == pytest.approx(0.75 * values["Macro-F1 present"])
+    assert values["Micro-F1"] > 65 and values["Macro-F1"] == pytest.approx(0.75 * values["Macro-F1 present"])
     assert (frame.train_size <= 30).all() and (frame.train_size > 10).all()
 
 
-def test_a_frozen_linear_layer_predicts_actions_and_names_its_grid_point():
+def test_a_frozen_linear_layer_predicts_actions_and_names_its_grid_point(tmp_path):
     encoder = WordEncoder(dim=48)
     before = encoder.table.weight.detach().clone()
-    parts, options = (_acts(200, 0), _acts(60, 1), _acts(60, 2)), {"acts": ["inform", "offer", "request"]}
-    options["groups"] = np.zeros(60, int)
-    frame = evaluate_actions(encoder, *parts, dataset="toy", **options)
-    assert frame.set_index("metric").value["Micro-F1"] > 90 and torch.equal(encoder.table.weight, before)
-    assert frame.penalty.isin(PENALTIES).all()
-    assert frame.equals(evaluate_actions(encoder, *parts, dataset="toy", **options))
+    records = _spoken(tmp_path, {"train": _acts(200, 0), "dev": _acts(60, 1), "test": _acts(60, 2)})
+    frame = evaluate_actions(encoder, records, dataset="toy")
+    means = frame.groupby("metric").value.mean()
+    assert means["Micro-F1"] > 90 and torch.equal(encoder.table.weight, before)
+    assert frame.penalty.isin(PENALTIES).all() and frame.seed.nunique() == 10
+    assert frame.equals(evaluate_actions(encoder, records, dataset="toy"))
 
 
 # --- linear layer and inference ----------------------------------------------------------------------------------
@@ -302,7 +318,8 @@ def _items(n: int, seed: int) -> list[InferenceItem]:
 
 def test_inference_prints_the_majority_floor_beside_the_accuracy():
     test = _items(60, 2)
-    frame = evaluate_inference(WordEncoder(), _items(200, 0), _items(60, 1), test, dataset="toy").set_index("protocol")
+    frame = evaluate_inference(WordEncoder(), _items(200, 0), _items(60, 1), test, dataset="toy", groups=1)
+    frame = frame.set_index("protocol")
     assert frame.value["floor"] == pytest.approx(100 * sum(item.label == "consistent" for item in test) / 60)
     assert frame.value["paper"] > 95 and frame.n.tolist() == [60, 60]
 

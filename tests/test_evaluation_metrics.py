@@ -175,11 +175,12 @@ def test_rows_are_tidy_with_settings_after_the_fixed_columns():
 def test_the_help_of_an_evaluator_shows_that_it_takes_the_name_of_a_dataset():
     assert list(signature(evaluate_prototypes).parameters) == [
         "encoder",
-        "train",
-        "test",
+        "records",
+        "dataset",
+        "limit",
+        "train_limit",
         "shots",
         "seeds",
         "forms",
-        "dataset",
         "encoding",
     ]

@@ -15,8 +15,10 @@ from dialnb.evaluation import (
     evaluate_prototypes,
     evaluate_retrieval,
 )
-from dialnb.evaluation.actions import ActionExample, majority_rows
+from dialnb.evaluation.actions import ActionExample, act_matrix
 from dialnb.evaluation.floors import Lexical, chance_rows, lexical_scorer
+from dialnb.evaluation.linear import probe_texts
+from dialnb.evaluation.metrics import f1_scores
 from dialnb.evaluation.vectors import EncodeOnce, normalise
 from dialnb.models.encoder import load_encoder
 
@@ -87,13 +89,16 @@ def test_sparse_vectors_have_unit_length_as_dense_ones_do():
     np.testing.assert_allclose(normalise(sparse.csr_matrix(dense)).toarray(), normalise(dense))
 
 
-def test_the_majority_answers_with_the_most_frequent_combination_in_the_groups_of_the_models():
+def test_the_majority_answers_with_the_most_frequent_combination():
     train = [ActionExample("", acts) for acts in (("inform", "offer"), ("inform", "offer"), ("inform",))]
     test = [ActionExample("", ("inform", "offer")), ActionExample("", ("request",))]
     acts = ["inform", "offer", "request"]
-    rows = majority_rows(train, test, dataset="made", acts=acts, groups=np.array([0, 1]))
-    assert sorted(rows["seed"].unique()) == [0, 1] and set(rows["method"]) == {"majority"}
-    assert rows[rows["metric"] == "Micro-F1"]["value"].mean() == pytest.approx(100 * 4 / 7)
+    learned, gold = (act_matrix(part, acts) for part in (train, test))
+    logits, settings = probe_texts(None, [[""] * 3, [], [""] * 2], [learned], f1_scores, 8, "majority")
+    assert settings == {"method": "majority"} and (logits > 0).tolist() == [[True, True, False]] * 2
+    assert f1_scores(gold, logits > 0)["Micro-F1"] == pytest.approx(100 * 4 / 7)
+    numbers = np.array([2, 1, 1, 2, 0])
+    assert probe_texts(None, [[""] * 5, [], [""]], [numbers], f1_scores, 8, "majority")[0].argmax(1).tolist() == [1]
 
 
 def test_chance_follows_from_metric_and_settings_alone():

@@ -239,8 +239,11 @@ def own_rows(encoder, folder: Path) -> dict:
     parts = mine.filter(split="train"), mine.filter(split="test")
     talk = dialogues()
     lists = list(build_selection(talk, 4, np.random.default_rng(0)))
-    acts = evaluation.next_act_examples(talk)
-    known = {act for example in acts for act in example.acts}
+    said = [{"text": f"{word} it", "acts": [word]} for word in ("find", "book", "pay", "send")]
+    acts = "\n".join(
+        json.dumps({"id": i, "utterances": said[i % 2 :], "split": split})
+        for i, split in enumerate(["train", "dev", "test"] * 4)
+    )
     judged = {"utterances": "i want blue|it is red|x", "label": "no"}
     items = "\n".join(json.dumps(judged | {"label": ("no", "yes")[i % 2], "id": i}) for i in range(8))
     items = list(from_jsonl(written(folder, items, "judged.jsonl")))
@@ -258,9 +261,7 @@ def own_rows(encoder, folder: Path) -> dict:
         ),
         "adversarial": evaluation.evaluate_adversarial(cosine_scorer(encoder), lists, dataset="mine"),
         "blocks": evaluation.evaluate_blocks(encoder, asked, dataset="mine", size=3),
-        "actions": evaluation.evaluate_actions(
-            encoder, acts, acts, acts, dataset="mine", acts=sorted(known), groups=np.zeros(len(acts), int)
-        ),
+        "actions": evaluation.evaluate_actions(encoder, from_jsonl(written(folder, acts, "a.jsonl")), dataset="mine"),
         "inference": evaluation.evaluate_inference(encoder, items, items, items, dataset="mine"),
         "retrieval": evaluation.evaluate_retrieval(
             encoder, build_retrieval([(r.text, r.intent) for r in mine], positives=3, pool=8), dataset="mine"
@@ -300,8 +301,7 @@ def test_an_evaluation_says_what_a_file_lacks(encoder, tmp_path):
 def folder(encoder, tmp_path, monkeypatch) -> Path:
     """A saved tiny encoder; the bundled test sets, by which a trained encoder is scored, are one small one."""
     mine = from_csv(EXAMPLES / "utterances.csv", held_out=0.25)
-    parts = [list(mine.filter(split=split)) for split in ("train", "test")]
-    monkeypatch.setattr(bundled, "intent_sets", lambda: {"Bank77": parts})
+    monkeypatch.setattr(bundled, "intent_sets", lambda: {"Bank77": mine})
     return encoder.save(tmp_path / "tiny")
 
 

@@ -241,11 +241,11 @@ def test_a_class_that_was_typed_into_a_notebook_counts_by_its_functions(name):
 
 
 def readers_of_lists():
-    from dialnb.evaluation import diaeval
+    from dialnb.evaluation import evaluate_actions, finetune_actions
     from dialnb.examples.readings import SpokenTemplates, Templates
-    from dialnb.studies import tadse, tasks
+    from dialnb.studies import tadse
 
-    yield from ((part, "acts", "_mapping") for part in (diaeval.actions_of, tasks.actions_of))
+    yield from ((part, "acts", "_mapping") for part in (evaluate_actions, finetune_actions))
     yield from ((part, "recogniser", "gazetteer") for part in (tadse.statistics_of, Templates, SpokenTemplates))
 
 
@@ -486,14 +486,14 @@ def test_a_package_that_imports_its_own_submodule_has_a_version():
 
 
 def test_what_a_package_fetches_when_it_is_asked_for_it_belongs_to_the_version():
-    """`from dialnb.evaluation import evaluate_blocks` reaches the module that has it, and what that calls in turn."""
+    """`from dialnb.evaluation import evaluate_candidates` reaches the module that has it, and what it calls in turn."""
     from dialnb.runs.fingerprints import _visit_object
     from dialnb.studies import tasks
 
     reached = {}
-    _visit_object(tasks.blocks_of, reached)
-    assert reached["dialnb.evaluation.selection", "evaluate_blocks"]
-    assert reached["dialnb.evaluation.selection", "block_ranks"]
+    _visit_object(tasks.candidates_of, reached)
+    assert reached["dialnb.evaluation.selection", "evaluate_candidates"]
+    assert reached["dialnb.evaluation.selection", "cosine_scorer"]
 
 
 def test_a_changed_loss_belongs_to_the_version_of_the_trainings():

@@ -17,6 +17,9 @@ from dialnb.claims.papers import compare_table, published
 from dialnb.data import Dataset, load
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, SelectionGroup, Utterance
 from dialnb.data.tables import build_table
+from dialnb.evaluation import finetune_actions, finetune_responses, majority_tags
+from dialnb.evaluation.finetuning import ACTIONS
+from dialnb.evaluation.selection import question_answers
 from dialnb.examples.readings import Dialogues, Lacking, thin
 from dialnb.runs import Model, Trained
 from dialnb.runs.fingerprints import fingerprint
@@ -93,7 +96,7 @@ def test_every_model_that_the_notebook_lists_can_be_keyed_by_its_data(corpus, th
 
 def test_questions_of_dialogues_come_with_the_reply_to_them(tmp_path):
     said = ("is there a cheap hotel near the centre?", "yes there are two of them", "fine?", "which one do you want?")
-    pairs = tasks.question_answers(dataset(tmp_path, [dialogue(0, *said, "the first one please")] * 2), None)
+    pairs = question_answers(dataset(tmp_path, [dialogue(0, *said, "the first one please")] * 2), None)
     assert pairs == [QuestionAnswer(said[0], said[1]), QuestionAnswer(said[3], "the first one please")]
 
 
@@ -185,7 +188,7 @@ def test_actions_are_read_both_ways_and_macro_counts_absent_acts(tmp_path):
         act, text = [("REQUEST", "which train do you want"), ("OFFER", "a good hotel near the centre")][i % 2]
         said = (Utterance("user", "hello"), Utterance("system", text, (act,)), Utterance("user", "ok thanks"))
         rows.append(Dialogue(str(i), said, split=("train", "test")[i >= 30]))
-    found = tasks.actions_of(tiny.encoder(), dataset(tmp_path, rows, "GSIM"), "GSIM", None, (3,), (0,))
+    found = finetune_actions(tiny.encoder(), dataset(tmp_path, rows), dataset="GSIM", shots=(3,), seeds=(0,))
     values = found.set_index(["protocol", "metric"])["value"]
     assert set(found["protocol"]) == {"code", "clean"} and set(found["n"]) == {10}
     present = values["code", "Macro-F1 present"]
@@ -195,12 +198,10 @@ def test_actions_are_read_both_ways_and_macro_counts_absent_acts(tmp_path):
 def test_every_system_turn_of_a_dataset_may_be_asked_for(tmp_path):
     turn = (Utterance("user", "hello"), Utterance("system", "which train do you want", ("REQUEST",)))
     rows = [Dialogue(str(i), turn * 3, split=("train", "test")[i >= 20]) for i in range(30)]
-    records, settings = dataset(tmp_path, rows, "GSIM"), {"limit": None, "action_shots": (3,), "action_seeds": (0,)}
-    last, every = (
-        tasks.actions_of(tiny.encoder(), records, "GSIM", **settings, all_turns=names) for names in ((), ("GSIM",))
-    )
+    records, settings = dataset(tmp_path, rows, "GSIM"), {"dataset": "GSIM", "shots": (3,), "seeds": (0,)}
+    last, every = (finetune_actions(tiny.encoder(), records, **settings, all_turns=names) for names in ((), ("GSIM",)))
     assert (set(last["n"]), set(every["n"])) == ({10}, {30})
-    floor = tasks.majority_actions_of(None, records, "GSIM", **settings, all_turns=("GSIM",), action_rate=1.0)
+    floor = majority_tags(None, records, **settings, all_turns=("GSIM",), recipe=ACTIONS)
     assert set(floor["n"]) == {30}
 
 
@@ -211,7 +212,7 @@ def test_the_inference_probe_has_captions_and_the_adversarial_triples_stand_besi
 
 def test_fine_tuned_selection_is_tested_on_pairs_it_did_not_see(tmp_path):
     pairs = [QuestionAnswer(f"where is {text} {i}", f"{text} is here") for i, text in enumerate(tiny.sentences(240, 5))]
-    found = tasks.finetuned_selection_of(tiny.encoder(), dataset(tmp_path, pairs), "made", None, (10,), (0,))
+    found = finetune_responses(tiny.encoder(), dataset(tmp_path, pairs), dataset="made", shots=(10,), seeds=(0,))
     assert set(found["n"]) == {100} and set(found["shots"]) == {10}
 
 
@@ -234,7 +235,14 @@ def test_questions_are_paired_with_their_answers_in_the_plane():
 
 
 def test_clusters_are_scored_on_several_draws_of_intents():
-    found = spaces.clusters_of(tiny.encoder(), load("bundled/CLINC150", "plus"), 3, 10, (0, 1), dataset="CLINC150")
+    found = spaces.clusters_of(
+        tiny.encoder(),
+        load("bundled/CLINC150", "plus"),
+        dataset="CLINC150",
+        plot_intents=3,
+        plot_points=10,
+        seeds=(0, 1),
+    )
     assert found["seed"].tolist() == [0, 1] and found["value"].nunique() == 2 and set(found["n"]) == {30}
 
 

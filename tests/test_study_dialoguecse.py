@@ -31,6 +31,7 @@ from dialnb.data.sources import get_source, load_registry
 from dialnb.data.store import Store
 from dialnb.data.tables import build_table
 from dialnb.evaluation import geometry
+from dialnb.evaluation.similarity import thinned
 from dialnb.examples.readings import Lacking, Sentences, Sessions
 from dialnb.files import project_root
 from dialnb.losses import matching_matrix
@@ -164,7 +165,7 @@ def test_thinned_queries_keep_their_candidates_and_nobody_else(size, limit, seed
     for i in range(size):
         pool = random.permutation(np.delete(np.arange(size), i))[:4].tolist()
         queries.append(RetrievalQuery(i, f"t{i}", tuple(pool[:1]), tuple(pool[1:])))
-    kept = dialoguecse.thinned(queries, limit)
+    kept = thinned(queries, limit)
     asked = [query for query in kept if query.positives]
     assert len(asked) == min(limit, size) and all(query == queries[query.id] for query in asked)
     wanted = {i for q in asked for i in (q.id, *q.positives, *q.negatives)}

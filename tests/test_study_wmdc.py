@@ -88,7 +88,7 @@ def test_utterances_of_one_dialogue_share_a_group():
     ("task", "records", "dataset"),
     [
         (
-            diaeval.inference_of,
+            diaeval.evaluate_inference,
             [
                 InferenceItem(f"{c} {i}", (f"talk {c}", "so", f"a {i}"), str(i % 2), split)
                 for split in diaeval.SPLITS
@@ -113,7 +113,7 @@ def test_items_of_one_conversation_share_a_group(tmp_path, monkeypatch, task, re
     monkeypatch.setattr(
         diaeval, "item_groups", lambda keys, *rest: asked.append(list(keys)) or item_groups(keys, *rest)
     )
-    task(tiny.encoder(), made(tmp_path, records), dataset)
+    task(tiny.encoder(), made(tmp_path, records), dataset=dataset)
     assert [asked[0].count(key) for key in dict.fromkeys(asked[0])] == [4] * 12
 
 
@@ -140,7 +140,7 @@ def test_unknown_acts_are_not_asked_for_but_known_absence_is(tmp_path, variant, 
 def test_a_dataset_without_a_training_set_is_cross_validated(tmp_path):
     said = [(f"{chr(97 + i // 2)} yes", "so", "no" if i % 2 else "yes") for i in range(60)]
     items = [InferenceItem(str(i), words, str(i % 2), "test") for i, words in enumerate(said)]
-    rows = diaeval.inference_of(tiny.encoder(), made(tmp_path, items, "DECODE"), "DECODE")
+    rows = diaeval.evaluate_inference(tiny.encoder(), made(tmp_path, items), dataset="DECODE")
     probe = rows[rows["protocol"] == "paper"]
     assert sorted(probe["seed"]) == list(range(10)) and set(probe["n"]) == {60}
     assert probe["value"].mean() == 100, "the last word tells the label"

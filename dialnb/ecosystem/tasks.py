@@ -16,21 +16,21 @@ from typing import Any, ClassVar
 from pandas import DataFrame
 
 from dialnb import __version__
-from dialnb.data import load, named_data
+from dialnb.data import Dataset, load, named_data
 from dialnb.data.sources import load_registry
 from dialnb.ecosystem import citation
 from dialnb.evaluation import (
     EncodeOnce,
     as_encoder,
-    diaeval,
+    evaluate_actions,
     evaluate_adversarial,
+    evaluate_inference,
     evaluate_prototypes,
     evaluate_scope,
     tidy_frame,
 )
-from dialnb.evaluation.bundled import INTENT_SETS, train_and_test
-from dialnb.evaluation.selection import cosine_scorer
-from dialnb.examples.readings import thin
+from dialnb.evaluation.bundled import INTENT_SETS
+from dialnb.evaluation.diaeval import retrieval_of
 from dialnb.files import read_yaml
 
 try:
@@ -71,13 +71,16 @@ class DialogueTask(AbsTask):
         self.dataset = {subset: {"test": subset} for subset in self.hf_subsets}
         self.data_loaded = True
 
-    def rows(self, encoder: Any, subset: str) -> DataFrame:
-        """Tidy rows of one subset."""
+    ask: ClassVar[Callable[..., DataFrame]]
+    """The evaluator, of the encoder and the records of a subset."""
+
+    def records(self, subset: str) -> Dataset:
+        """The data of one subset."""
         raise NotImplementedError
 
     def _evaluate_subset(self, model: Any, data_split: str, **options: Any) -> dict[str, Any]:
         encoder = EncodeOnce(as_encoder(model, self.metadata))
-        rows = self.rows(encoder, data_split)
+        rows = self.ask(encoder, self.records(data_split), dataset=data_split, **self.limits)
         scored = rows.query(self.score) if self.score else rows
         means = scored.groupby("metric", sort=False)["value"].mean() / self.unit
         return means.to_dict() | {"rows": json.loads(rows.to_json(orient="records", double_precision=15))}
@@ -91,11 +94,11 @@ class DSEFewShotIntents(DialogueTask):
 
     metadata = described("DSEFewShotIntents")
     score = "shots == 1"
+    ask = staticmethod(evaluate_prototypes)
 
-    def rows(self, encoder: Any, subset: str) -> DataFrame:
+    def records(self, subset: str) -> Dataset:
         source, variant = INTENT_SETS[subset]
-        train, test = train_and_test(load(f"bundled/{source}", variant), self.limits.get("test"))
-        return evaluate_prototypes(encoder, thin(train, self.limits.get("train")), test, dataset=subset)
+        return load(f"bundled/{source}", variant)
 
 
 class DSEOutOfScope(DialogueTask):
@@ -103,36 +106,33 @@ class DSEOutOfScope(DialogueTask):
 
     metadata = described("DSEOutOfScope")
     score = "protocol == 'code' and shots == 1 and threshold == 'mean'"
+    ask = staticmethod(evaluate_scope)
 
-    def rows(self, encoder: Any, subset: str) -> DataFrame:
-        records = load("bundled/CLINC150", "plus")
-        train, test = (list(records.filter(split=split)) for split in ("train", "test"))
-        return evaluate_scope(encoder, train, thin(test, self.limits.get("test")), dataset=subset)
+    def records(self, subset: str) -> Dataset:
+        return load("bundled/CLINC150", "plus")
 
 
 class DiaEvalTask(DialogueTask):
     """A task of DiaEval, and what `papers/wmdc/data.yaml` calls its data."""
 
-    ask: ClassVar[Callable[..., DataFrame]]
-    asked_of: ClassVar[str]
+    data: ClassVar[str]
 
-    def rows(self, encoder: Any, subset: str) -> DataFrame:
-        records = named_data("wmdc", self.asked_of, "bundled")[0][subset]
-        return self.ask(encoder, records, subset, **self.limits)
+    def records(self, subset: str) -> Dataset:
+        return named_data("wmdc", self.data, "bundled")[0][subset]
 
 
 class DiaEvalActions(DiaEvalTask):
     """Action prediction of DiaEval with a linear layer on a frozen encoder."""
 
     metadata = described("DiaEvalActions")
-    ask, asked_of = staticmethod(diaeval.actions_of), "actions"
+    ask, data = staticmethod(evaluate_actions), "actions"
 
 
 class DiaEvalInference(DiaEvalTask):
     """Dialogue inference of DiaEval with a linear layer on a frozen encoder."""
 
     metadata = described("DiaEvalInference")
-    ask, asked_of = staticmethod(diaeval.inference_of), "consistency"
+    ask, data = staticmethod(evaluate_inference), "consistency"
     score = "protocol != 'floor'"
 
 
@@ -140,7 +140,7 @@ class DiaEvalRetrieval(DiaEvalTask):
     """Response retrieval of DiaEval by cosine."""
 
     metadata = described("DiaEvalRetrieval")
-    ask, asked_of = staticmethod(diaeval.retrieval_of), "candidates"
+    ask, data = staticmethod(retrieval_of), "candidates"
     score = "ties == 'against'"
 
 
@@ -150,11 +150,10 @@ class UMSAdversarialSelection(DialogueTask):
     unit = 1
     metadata = described("UMSAdversarialSelection")
     score = "ties == 'against'"
+    ask = staticmethod(evaluate_adversarial)
 
-    def rows(self, encoder: Any, subset: str) -> DataFrame:
-        records = load("bundled/UbuntuIRC", "selection-10").filter(split="test")
-        lists = thin(records, self.limits.get("groups"))
-        return evaluate_adversarial(cosine_scorer(encoder), lists, dataset=subset)
+    def records(self, subset: str) -> Dataset:
+        return load("bundled/UbuntuIRC", "selection-10").filter(split="test")
 
 
 TASKS = (
@@ -170,8 +169,7 @@ TASKS = (
 def limited(task: type[DialogueTask], **limits: int) -> DialogueTask:
     """A smaller task for a first look, under a name of its own, so that mteb does not keep its scores as the task's.
 
-    Limits are ``train`` and ``test`` for DSE, ``train_limit`` and ``limit`` for actions and inference, ``groups`` for
-    retrieval and selection.
+    Limits are ``limit`` for all and, where something is learned, ``train_limit``.
     """
     suffix = "".join(f"-{name}{limit}" for name, limit in limits.items())
     named = task.metadata.model_copy(update={"name": task.metadata.name + suffix})

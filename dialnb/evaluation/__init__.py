@@ -12,14 +12,14 @@ task and the name of the dataset.
 from dialnb import lazily
 
 ROOMS = {
-    "actions": "act_tagging_examples evaluate_actions finetune_actions next_act_examples",
+    "actions": "act_tagging_examples finetune_actions majority_tags next_act_examples",
     "adversarial": "build_adversarial evaluate_adversarial",
-    "diaeval": "evaluate_inference",
+    "diaeval": "evaluate_actions evaluate_inference majority_actions majority_inference",
     "foreign": "as_encoder",
-    "intent": "evaluate_knn evaluate_prototypes finetune_intents",
+    "intent": "evaluate_knn evaluate_prototypes finetune_intents guess_intents",
     "metrics": "Scores each_group evaluator group_scores stacked tidy_frame tidy_rows",
-    "scope": "evaluate_scope",
-    "selection": "evaluate_blocks evaluate_candidates finetune_responses selection_rows",
+    "scope": "evaluate_scope reject_all",
+    "selection": "evaluate_blocks evaluate_candidates finetune_responses rank_unlearned selection_rows",
     "similarity": "evaluate_nli_probe evaluate_retrieval evaluate_similarity",
     "vectors": "EncodeOnce Examples SupportsEncode encode label_ids nearest normalise",
 }

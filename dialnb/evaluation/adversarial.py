@@ -16,7 +16,8 @@ from pandas import DataFrame, concat
 from dialnb.data.records import SelectionGroup
 from dialnb.errors import DataError, check_known
 from dialnb.evaluation.metrics import Ties, ranked_labels, tidy_frame, tidy_rows
-from dialnb.evaluation.selection import PROTOCOLS, Groups, Scorer, as_scorer
+from dialnb.evaluation.selection import PROTOCOLS, Groups, as_scorer
+from dialnb.examples.readings import Limit, thin
 
 KINDS = ("random", "last", "similar", "paraphrase")
 TEMPLATES = ("i said {}", "so {}", "you mean {} ?", "as i told you , {}")
@@ -118,13 +119,14 @@ def adversarial_items(
     return items | {"Adversarial first": first.astype(float)}
 
 
-def evaluate_adversarial(scorer: Scorer, groups: Groups, **options: Any) -> DataFrame:
-    """Both test sets for every seed's adversarial set (UMS T4 and F3), restricted to the dialogues it holds."""
-    return evaluate_adversarial_items(scorer, groups, **options)[0]
+def evaluate_adversarial(encoder: Any, records: Groups, *, limit: Limit = None, **options: Any) -> DataFrame:
+    """Both test sets for every seed's adversarial set (UMS T4 and F3), restricted to the dialogues it holds, of an
+    encoder or a scorer of lists."""
+    return evaluate_adversarial_items(encoder, thin(records, limit), **options)[0]
 
 
 def evaluate_adversarial_items(
-    scorer: Scorer,
+    model: Any,
     groups: Groups,
     *,
     dataset: str,
@@ -136,7 +138,7 @@ def evaluate_adversarial_items(
 
     The original lists are scored once; they must all have one length.
     """
-    scorer = as_scorer(scorer)
+    scorer = as_scorer(model)
     widths = {len(group.candidates) for group in groups}
     if len(widths) != 1:
         raise DataError(

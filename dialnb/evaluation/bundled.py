@@ -1,13 +1,13 @@
 """A quick score for any encoder: few-shot intent classification on the four bundled datasets of DSE's Table 2."""
 
-from pandas import DataFrame, concat
+from collections.abc import Mapping
+
+from pandas import DataFrame
 
 from dialnb.data import Dataset, load
-from dialnb.data.records import IntentUtterance
 from dialnb.evaluation.intent import evaluate_prototypes
-from dialnb.evaluation.metrics import student_half
-from dialnb.evaluation.vectors import Examples, SupportsEncode
-from dialnb.examples.readings import Limit, thin
+from dialnb.evaluation.metrics import stacked, student_half
+from dialnb.evaluation.vectors import SupportsEncode
 
 INTENT_SETS = {
     "Clinc150": ("CLINC150", "full"),
@@ -17,24 +17,14 @@ INTENT_SETS = {
 }
 
 
-def train_and_test(records: Dataset, limit: Limit = None, split: str = "test") -> tuple[Examples, Examples]:
-    """In-scope training utterances, and those of the test (or another) split, of which ``limit`` are kept."""
-    parts: dict[str, list[IntentUtterance]] = {"train": [], split: []}
-    for record in records.filter(split=tuple(parts)):
-        if record.intent != "oos":
-            parts[record.split].append(record)
-    return parts["train"], thin(parts[split], limit)
+def intent_sets() -> dict[str, Dataset]:
+    """The datasets by the name the paper uses."""
+    return {name: load(f"bundled/{source}", variant) for name, (source, variant) in INTENT_SETS.items()}
 
 
-def intent_sets() -> dict[str, tuple[Examples, Examples]]:
-    """Train and test utterances by the name the paper uses; out-of-scope rows are left out."""
-    return {name: train_and_test(load(f"bundled/{source}", variant)) for name, (source, variant) in INTENT_SETS.items()}
-
-
-def intent_scores(encoder: SupportsEncode, sets: dict[str, tuple[Examples, Examples]]) -> DataFrame:
+def intent_scores(encoder: SupportsEncode, sets: Mapping[str, Dataset]) -> DataFrame:
     """Tidy rows of 1- and 5-shot prototype accuracy, ten seeds, for each of the four datasets (`intent_sets`)."""
-    rows = [evaluate_prototypes(encoder, *parts, dataset=name) for name, parts in sets.items()]
-    return concat(rows, ignore_index=True)
+    return stacked(evaluate_prototypes(encoder, records, dataset=name) for name, records in sets.items())
 
 
 def intent_summary(rows: DataFrame) -> DataFrame:

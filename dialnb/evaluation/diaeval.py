@@ -15,37 +15,42 @@ the score, their spread its interval, and two encoders can be compared group by 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 from pandas import DataFrame
 
-from dialnb.data import Dataset, Dialogue, InferenceItem, SelectionGroup, conversation_of, named_data
-from dialnb.evaluation.actions import ActionExample, evaluate_actions, majority_rows, next_act_examples
+from dialnb.data import Dataset, InferenceItem, SelectionGroup, conversation_of, named_data
+from dialnb.evaluation.actions import (
+    ActionExample,
+    act_matrix,
+    act_names,
+    dialogues_of,
+    next_act_examples,
+    selection_score,
+    texts_of,
+)
 from dialnb.evaluation.foreign import as_encoder
 from dialnb.evaluation.linear import probe_texts
 from dialnb.evaluation.metrics import (
     Scores,
-    accuracy,
     each_group,
     evaluator,
+    f1_scores,
     group_scores,
     stacked,
     student_half,
     top_accuracy,
 )
-from dialnb.evaluation.sampling import item_groups
+from dialnb.evaluation.sampling import item_groups, parts_of
 from dialnb.evaluation.selection import evaluate_candidates
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, label_ids
-from dialnb.examples.acts import act_columns, with_universal_acts
 from dialnb.examples.readings import Limit, thin
 
 GROUPS = 10
 SPLITS = ("train", "dev", "test")
-UNIVERSAL = ("DSTC2", "GSIM")
-"""Datasets whose acts are translated to universal ones, so that both have the printed number of columns."""
-
 LONGEST = 256
 """Dialogues of DECODE with as many words and marks or more are left out."""
 
@@ -59,16 +64,6 @@ def separator_of(encoder: SupportsEncode) -> str:
     return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
-def dialogues_of(records: Dataset, dataset: str) -> list[Dialogue]:
-    """The dialogues with universal acts, where the dataset is named in ``UNIVERSAL``, else with their own."""
-    return with_universal_acts(records, dataset) if dataset in UNIVERSAL else list(records)
-
-
-def act_names(records: Dataset, dataset: str) -> list[str]:
-    """The label columns: universal acts, or all acts that occur."""
-    return act_columns(dataset) if dataset in UNIVERSAL else sorted(set(records.column("utterances.acts")))
-
-
 def short_enough(item: InferenceItem) -> bool:
     """Is the dialogue shorter than 256 words and punctuation marks?"""
     return sum(len(re.findall(r"\w+|[^\w\s]", said)) for said in item.utterances) < LONGEST
@@ -76,138 +71,131 @@ def short_enough(item: InferenceItem) -> bool:
 
 def asked_actions(
     records: Dataset, dataset: str, limit: Limit = None, train_limit: Limit = None, separator: str = "[SEP]"
-) -> dict[str, list[ActionExample]]:
+) -> dict[str, Sequence[ActionExample]]:
     """The samples of each split that are learned from and scored: every utterance from the third on.
 
     Public copies do not know the acts of every utterance. There an utterance without acts is not asked for, since its
     acts are unknown; in the official files it has none, and that is its label.
     """
-    found: dict[str, list[ActionExample]] = {split: [] for split in SPLITS}
-    for number, dialogue in enumerate(dialogues_of(records, dataset)):
-        for example in next_act_examples([dialogue], separator=separator):
-            if example.acts or records.variant == "official":
-                found[dialogue.split].append(replace(example, dialogue=f"{number} {dialogue.id}"))
-    return {split: thin(part, train_limit if split == "train" else limit) for split, part in found.items()}
+    asked = next_act_examples(dialogues_of(records, dataset), separator=separator)
+    known = [example for example in asked if example.acts or records.variant == "official"]
+    return dict(zip(SPLITS, parts_of(known, SPLITS, limit, train_limit)))
 
 
 def asked_items(
-    records: Dataset, dataset: str, limit: Limit = None, train_limit: Limit = None
-) -> dict[str, list[InferenceItem]]:
+    records: Any, dataset: str, limit: Limit = None, train_limit: Limit = None
+) -> dict[str, Sequence[InferenceItem]]:
     """The judged dialogues of each split that are learned from and scored; without a training split all are a test."""
-    items = [item for item in records if dataset != "DECODE" or short_enough(item)]
-    splits = {split: [item for item in items if item.split == split] for split in SPLITS}
-    if not splits["train"]:
-        splits = {"train": [], "dev": [], "test": items}
-    return {split: thin(part, train_limit if split == "train" else limit) for split, part in splits.items()}
+
+    def kept(item: InferenceItem) -> bool:
+        return dataset != "DECODE" or short_enough(item)
+
+    parts = parts_of(records, SPLITS, limit, train_limit, kept)
+    if not len(parts[0]):
+        parts = [], [], thin([item for item in records if kept(item)], limit)
+    return dict(zip(SPLITS, parts))
 
 
-def asked_lists(records: Dataset, groups: Limit = None) -> list[SelectionGroup]:
+def asked_lists(records: Dataset, limit: Limit = None) -> list[SelectionGroup]:
     """The lists of candidates that are scored."""
-    return thin(records.filter(split=("dev", "test")), groups)
+    return thin(records.filter(split=("dev", "test")), limit)
 
 
-def conversations(records: Sequence) -> ndarray:
+def conversations(records: Sequence, count: int = GROUPS) -> ndarray:
     """The group of every record: whole conversations, the same for every encoder."""
-    return item_groups([conversation_of(record) for record in records], GROUPS)
+    return item_groups([conversation_of(record) for record in records], count)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def actions_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, probe: str = "linear", **limits: Any
-) -> DataFrame:
-    """Table 2: F1 of the next utterance's acts, groups made of whole dialogues."""
-    parts = asked_actions(records, dataset, **limits, separator=separator_of(encoder))
-    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
-    known = {"dataset": dataset, "acts": act_names(records, dataset), "groups": groups, "probe": probe}
-    return evaluate_actions(encoder, *parts.values(), **known)
+@evaluator("action prediction")
+def evaluate_actions(
+    encoder: SupportsEncode,
+    records: Dataset,
+    *,
+    dataset: str,
+    limit: Limit = None,
+    train_limit: Limit = None,
+    probe: str = "linear",
+) -> Scores:
+    """Table 2: F1 of the next utterance's acts by a probe on the frozen encoder, groups made of whole dialogues; the
+    chosen penalty is in a setting column."""
+    splits = asked_actions(records, dataset, limit, train_limit, separator_of(encoder)).values()
+    *_, test = splits
+    acts = act_names(records, dataset)
+    *known, gold = [act_matrix(examples, acts) for examples in splits]
+    logits, settings = probe_texts(encoder, list(map(texts_of, splits)), known, selection_score, 128, probe)
+    groups = item_groups([example.dialogue for example in test], GROUPS)
+    yield from group_scores(lambda rows: f1_scores(gold[rows], logits[rows] > 0), groups, **settings)
 
 
-def majority_actions_of(encoder: Any, records: Dataset, dataset: str, **limits: Any) -> DataFrame:
+def majority_actions(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
     """The floor of Table 2: the most frequent combination of acts; no encoder is asked."""
-    parts = asked_actions(records, dataset, **limits)
-    groups = item_groups([example.dialogue for example in parts["test"]], GROUPS)
-    return majority_rows(
-        parts["train"], parts["test"], dataset=dataset, acts=act_names(records, dataset), groups=groups
-    )
+    return evaluate_actions(encoder, records, dataset=dataset, probe="majority", **limits)
 
 
 @evaluator("dialogue inference")
 def evaluate_inference(
     encoder: SupportsEncode,
-    train: Sequence[InferenceItem],
-    validation: Sequence[InferenceItem],
-    test: Sequence[InferenceItem],
+    records: Any,
     *,
-    groups: ndarray | None = None,
+    dataset: str,
+    limit: Limit = None,
+    train_limit: Limit = None,
+    groups: int = GROUPS,
     probe: str = "linear",
 ) -> Scores:
-    """Is the last utterance consistent with what was said before? Accuracy of a probe on the frozen encoder, and the
-    floor of always answering the majority label of the training items (protocol ``floor``).
+    """Table 3: is the last utterance consistent with what was said before? Accuracy of a probe on the frozen encoder in
+    so many ``groups`` of conversations, and that of the majority label of the training items (protocol ``floor``).
 
     The input is all utterances joined by the encoder's separator, truncated from the left so that the judged reply
-    stays. ``groups`` of test items give one row each, numbered by ``seed``.
+    stays. A dataset without a training split is cross-validated: every group is the test set once, the next one is for
+    validation, the others are for training.
     """
-    splits = train, validation, test
+    train, dev, test = asked_items(records, dataset, limit, train_limit).values()
+    dealt = conversations(test, groups)
+    if len(train) or probe == "majority":
+        yield from _judged(encoder, (train if len(train) else test, dev, test), dealt, probe)
+        return
+    once = EncodeOnce(encoder)
+    for group in np.unique(dealt).tolist():
+        held_out = (group + 1) % (dealt.max() + 1)
+        folds: tuple[list[InferenceItem], ...] = [], [], []
+        for item, number in zip(test, dealt):
+            folds[2 if number == group else int(number == held_out)].append(item)
+        for values, settings in _judged(once, folds, dealt[dealt == group], probe):
+            yield values, settings | {"n": len(dealt)}
+
+
+def _judged(encoder: SupportsEncode, splits: Sequence[Sequence[InferenceItem]], groups: ndarray, probe: str) -> Scores:
+    """Accuracy of a probe in each group of test items and, beside one that learns, of the majority label."""
     mark = f" {separator_of(encoder)} "
     texts = [[mark.join(item.utterances) for item in items] for items in splits]
     _, ids = label_ids(*([item.label for item in items] for items in splits))
-    logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256, probe)
-    groups = np.zeros(len(test), np.int64) if groups is None else groups
-    yield from _answer_scores(logits.argmax(1), ids[2], groups, **settings)
-    majority = np.full(len(test), np.bincount(ids[0]).argmax())
-    yield from _answer_scores(majority, ids[2], groups, protocol="floor", method="majority")
+    for kind in dict.fromkeys((probe, "majority")):
+        logits, settings = probe_texts(encoder, texts, ids, top_accuracy, 256, kind)
+        protocol = "paper" if kind == probe else "floor"
+        score = partial(_accuracy, logits, ids[2])
+        yield from group_scores(score, groups, **settings | {"protocol": protocol})
 
 
-def _answer_scores(answers: ndarray, labels: ndarray, groups: ndarray, **settings: Any) -> Scores:
-    """Accuracy of answers in each group of test items."""
-    return group_scores(lambda rows: {"Accuracy": accuracy(answers[rows], labels[rows])}, groups, **settings)
+def _accuracy(logits: ndarray, labels: ndarray, rows: ndarray) -> dict[str, float]:
+    return {"Accuracy": top_accuracy(logits[rows], labels[rows])}
 
 
-def inference_of(
-    encoder: SupportsEncode, records: Dataset, dataset: str, probe: str = "linear", **limits: Any
-) -> DataFrame:
-    """Table 3: accuracy, and that of the majority label (protocol ``floor``).
-
-    A dataset without a training split is cross-validated: every group is the test set once, the next one is for
-    validation, the others are for training.
-    """
-    parts, known = asked_items(records, dataset, **limits), {"dataset": dataset, "probe": probe}
-    groups = conversations(parts["test"])
-    if parts["train"]:
-        return evaluate_inference(encoder, *(parts[split] for split in SPLITS), groups=groups, **known)
-    once = EncodeOnce(encoder)
-    rows = []
-    for group in np.unique(groups).tolist():
-        held_out = (group + 1) % (groups.max() + 1)
-        folds: dict[str, list[InferenceItem]] = {split: [] for split in SPLITS}
-        for item, number in zip(parts["test"], groups):
-            folds["test" if number == group else "dev" if number == held_out else "train"].append(item)
-        found = evaluate_inference(once, *folds.values(), groups=groups[groups == group], **known)
-        rows.append(found.assign(n=len(groups)))
-    return stacked(rows)
+def majority_inference(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
+    """The floor of Table 3: the most frequent label, of the test items where there is no training set; no encoder is
+    asked."""
+    return evaluate_inference(encoder, records, dataset=dataset, probe="majority", **limits)
 
 
-def majority_inference_of(encoder: Any, records: Dataset, dataset: str, **limits: Limit) -> DataFrame:
-    """The floor of Table 3: the most frequent label, of the others where there is no training set; no encoder is asked.
-
-    Groups are those of the models.
-    """
-    parts = asked_items(records, dataset, **limits)
-    known, asked = parts["train"] or parts["test"], parts["test"]
-    _, (known_ids, labels) = label_ids(*([item.label for item in items] for items in (known, asked)))
-    answers = np.full(len(labels), np.bincount(known_ids).argmax())
-    score = evaluator("dialogue inference")(_answer_scores)
-    return score(answers, labels, conversations(asked), dataset=dataset, method="majority")
-
-
-def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, groups: Limit = None) -> DataFrame:
+def retrieval_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit = None) -> DataFrame:
     """Table 4: Top-k of the true reply among the listed candidates; dialogues are cut from the left."""
     mark = f" {separator_of(encoder)} "
-    chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, groups)]
+    chosen = [replace(each, context=(mark.join(each.context),)) for each in asked_lists(records, limit)]
     settings = {"encoder": EncodeOnce(encoder), "dataset": dataset, "response_length": 64, "truncate": "left"}
-    return each_group(lambda part: evaluate_candidates(groups=part, **settings), chosen, conversations(chosen))
+    return each_group(lambda part: evaluate_candidates(records=part, **settings), chosen, conversations(chosen))
 
 
 class Test(NamedTuple):
@@ -220,10 +208,10 @@ class Test(NamedTuple):
 
 
 BENCHMARK = (
-    Test("T2", "action prediction", actions_of, "actions"),
-    Test("T3", "dialogue inference", inference_of, "consistency"),
-    Test("T3", "dialogue inference", inference_of, "contradiction"),
-    Test("T3", "dialogue inference", inference_of, "entailment"),
+    Test("T2", "action prediction", evaluate_actions, "actions"),
+    Test("T3", "dialogue inference", evaluate_inference, "consistency"),
+    Test("T3", "dialogue inference", evaluate_inference, "contradiction"),
+    Test("T3", "dialogue inference", evaluate_inference, "entailment"),
     Test("T4", "response retrieval", retrieval_of, "candidates"),
 )
 
@@ -252,12 +240,12 @@ def run_diaeval(
     rows = []
     missing: dict[str, str] = {}
     for test in BENCHMARK:
-        limits = {"groups": groups} if test.table == "T4" else {"limit": limit, "train_limit": train_limit}
+        limits = {"limit": groups} if test.table == "T4" else {"limit": limit, "train_limit": train_limit}
         sets, lacking = named_data("wmdc", test.data, data)
         missing |= lacking
         for dataset, records in sets.items():
             progress(f"{test.name}: {dataset}")
-            rows.append(test.function(encoder, records, dataset, **limits).assign(table=test.table))
+            rows.append(test.function(encoder, records, dataset=dataset, **limits).assign(table=test.table))
             frame = stacked(rows)
             keep(frame)
     frame.attrs["not_run"] = missing

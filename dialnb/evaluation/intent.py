@@ -1,6 +1,7 @@
 """Intent classification: prototypes (DSE), nearest neighbours (TaDSE) and few-shot fine-tuning (DSE)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -10,11 +11,19 @@ from scipy import sparse
 from dialnb.evaluation.finetuning import INTENTS, FineTuning, few_shot_logits
 from dialnb.evaluation.foreign import as_trainable
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator, top_accuracy
-from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits
+from dialnb.evaluation.sampling import FewShotSplit, few_shot_splits, parts_of
 from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, nearest, normalise
+from dialnb.examples.readings import Limit
 
 Form = Literal["code", "cosine"]
 PROTOCOL_OF_FORM = {"code": "code", "cosine": "paper"}
+
+
+def train_and_test(
+    records: Any, limit: Limit = None, split: str = "test", train_limit: Limit = None
+) -> Sequence[Examples]:
+    """In-scope utterances to learn from, and those of the test (or another) split, of which ``limit`` are kept."""
+    return parts_of(records, ("train", split), limit, train_limit, lambda record: record.intent != "oos")
 
 
 def class_prototypes(support: ndarray, labels: ndarray, form: Form = "code") -> tuple[ndarray, ndarray]:
@@ -54,16 +63,18 @@ def few_shot_vectors(
 @evaluator("intent")
 def evaluate_prototypes(
     encoder: SupportsEncode,
-    train: Examples,
-    test: Examples,
+    records: Any,
     *,
+    dataset: str,
+    limit: Limit = None,
+    train_limit: Limit = None,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     forms: Iterable[Form] = ("code",),
     **encoding: Any,
 ) -> Scores:
-    """Few-shot prototype accuracy for every number of shots, seed and form."""
-    known, asked = labelled(train, test)
+    """Few-shot prototype accuracy (DSE T2) for every number of shots, seed and form."""
+    known, asked = labelled(*train_and_test(records, limit, train_limit=train_limit))
     splits = few_shot_splits(known.labels, shots, seeds)
     support = few_shot_vectors(encoder, known.texts, splits.values(), **encoding)
     queries = normalise(encode(encoder, asked.texts, **encoding))
@@ -92,9 +103,9 @@ def knn_predictions(
 
 
 @evaluator("intent")
-def evaluate_knn(encoder: SupportsEncode, train: Examples, test: Examples, **encoding: Any) -> Scores:
+def evaluate_knn(encoder: SupportsEncode, records: Any, *, dataset: str, **encoding: Any) -> Scores:
     """Accuracy of the nearest neighbour over the full training set (TaDSE)."""
-    known, asked = labelled(train, test)
+    known, asked = labelled(*parts_of(records))
     references, queries = (encode(encoder, part.texts, **encoding) for part in (known, asked))
     predictions = knn_predictions(queries, references, known.ids)[1]
     settings = {"protocol": "paper", "n": len(asked.ids), "method": "kNN", "k": 1}
@@ -104,17 +115,36 @@ def evaluate_knn(encoder: SupportsEncode, train: Examples, test: Examples, **enc
 @evaluator("intent")
 def finetune_intents(
     encoder: Any,
-    train: Examples,
-    test: Examples,
+    records: Any,
     *,
+    dataset: str,
+    limit: Limit = None,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     recipe: FineTuning = INTENTS,
 ) -> Scores:
     """Few-shot fine-tuning (DSE T7): test accuracy of the weights that were best on each split's validation half."""
     encoder = as_trainable(encoder)
-    known, asked = labelled(train, test)
+    known, asked = labelled(*train_and_test(records, limit))
     parts = (known.texts, known.ids), known.labels, asked.texts
     for logits, settings in few_shot_logits(encoder, *parts, top_accuracy, (shots, seeds), recipe):
         del settings["train_size"]
         yield {"Accuracy": top_accuracy(logits, asked.ids)}, settings
+
+
+@evaluator("intent")
+def guess_intents(
+    encoder: Any,
+    records: Any,
+    *,
+    dataset: str,
+    shots: Iterable[int],
+    seeds: Sequence[int],
+    limit: Limit = None,
+    **_: Any,
+) -> Scores:
+    """The floor of few-shot intents (DSE T2 and T7): one drawn blindly, in every draw of the few examples."""
+    known, asked = train_and_test(records, limit)
+    values = {"Accuracy": 100 / len({example.intent for example in known})}
+    for protocol, k, seed in product(PROTOCOL_OF_FORM.values(), shots, seeds):
+        yield values, {"protocol": protocol, "seed": seed, "n": len(asked), "shots": k, "method": "guess"}

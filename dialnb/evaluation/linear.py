@@ -21,8 +21,8 @@ from dialnb.evaluation.vectors import SupportsEncode, encode
 PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
 """Weights of the squared norm beside the mean loss, the strongest first."""
 
-KINDS = ("linear", "hidden")
-"""Readings of the layer that is trained on a frozen encoder."""
+KINDS = ("linear", "hidden", "majority")
+"""Readings of the layer that is trained on a frozen encoder; and its floor, which asks no encoder."""
 
 FLAT = 1e-13
 """Directions with less than this share of the largest variance are rounding errors, and are left out."""
@@ -85,6 +85,14 @@ def fit_linear(
     return best
 
 
+def most_frequent(targets: ndarray) -> ndarray:
+    """The most frequent combination of labels [classes], of class numbers or of rows of a 0/1 matrix."""
+    if targets.ndim == 1:
+        return np.eye(1 + targets.max(), dtype=np.int8)[np.bincount(targets).argmax()]
+    combinations, often = np.unique(targets, axis=0, return_counts=True)
+    return combinations[often.argmax()]
+
+
 def probe_texts(
     encoder: SupportsEncode,
     texts: Sequence[Sequence[str]],
@@ -96,9 +104,13 @@ def probe_texts(
     """Logits of test texts by a layer on the frozen encoder, and how it was chosen.
 
     ``texts`` and ``targets`` are those of training, validation and test; texts are cut from the left. The ``kind`` of
-    probe is a layer on whitened vectors (``linear``) or one hidden layer on standardised ones (``hidden``).
+    probe is a layer on whitened vectors (``linear``), one hidden layer on standardised ones (``hidden``), or none: the
+    most frequent label (``majority``).
     """
     check_known("kind of probe", kind, KINDS)
+    if kind == "majority":
+        logits = most_frequent(targets[0]) - 0.5
+        return np.broadcast_to(logits, (len(texts[2]), len(logits))), {"method": "majority"}
     if not all(map(len, texts)):
         raise DataError("a linear probe needs examples to train, validate and test on, and one of the splits is empty")
     train, held_out, test = (encode(encoder, part, max_length=max_length, truncate="left") for part in texts)

@@ -7,7 +7,6 @@ prints them. A row is one measured value: task, dataset, metric, protocol, seed,
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from inspect import Parameter, signature
 from math import nan, sqrt
 from typing import Any, Literal, SupportsFloat
 
@@ -51,20 +50,21 @@ def tidy_frame(rows: Iterable[Fields]) -> DataFrame:
 
 
 def evaluator(task: str) -> Callable[[Callable[..., Scores]], Callable[..., DataFrame]]:
-    """Make an evaluator of a generator of `Scores`: it is called with the name of the ``dataset`` as well, and returns
-    its tidy rows."""
+    """Make an evaluator of a generator of `Scores`: it returns them as tidy rows of the ``dataset``.
+
+    ``records`` know their splits; instead of them their parts can be given one by one, and are taken as they are:
+    ``evaluate(encoder, train, test, dataset="mine")``.
+    """
 
     def make(scores: Callable[..., Scores]) -> Callable[..., DataFrame]:
         @wraps(scores)
-        def evaluate(*inputs: Any, dataset: str, **options: Any) -> DataFrame:
+        def evaluate(encoder: Any, records: Any, *parts: Any, dataset: str, **settings: Any) -> DataFrame:
+            given = (records, *parts) if parts else records
             rows = []
-            for values, settings in scores(*inputs, **options):
-                rows += tidy_rows(values, task=task, dataset=dataset, **settings)
+            for values, labels in scores(encoder, given, dataset=dataset, **settings):
+                rows += tidy_rows(values, task=task, dataset=dataset, **labels)
             return tidy_frame(rows)
 
-        known, added = signature(scores), Parameter("dataset", Parameter.KEYWORD_ONLY, annotation=str)
-        taken = sorted([*known.parameters.values(), added], key=lambda parameter: parameter.kind)
-        vars(evaluate)["__signature__"] = known.replace(parameters=taken, return_annotation=DataFrame)
         return evaluate
 
     return make

@@ -104,7 +104,7 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
         case "ScoredPair":
             return evaluate_similarity(once, list(records), dataset=name)
         case "InferenceItem":
-            return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name)
+            return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name, groups=1)
         case kind:
             raise DataError(f"{name} holds nothing that can be scored by itself ({kind})")
 

@@ -1,13 +1,16 @@
-"""Few-shot splits and response blocks: drawn once per seed, from labels alone, and so shared by all models."""
+"""The parts of a dataset; few-shot splits and response blocks, which are drawn once per seed, from labels alone, and so
+shared by all models."""
 
 import random
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 from dialnb.errors import DataError
+from dialnb.examples.readings import Limit, thin
 from dialnb.tokens import Numbers
 
 
@@ -17,6 +20,23 @@ class FewShotSplit:
 
     train: ndarray
     validation: ndarray
+
+
+def parts_of(
+    records: Any,
+    splits: Sequence[str] = ("train", "test"),
+    limit: Limit = None,
+    train_limit: Limit = None,
+    keep: Callable[[Any], bool] = lambda record: True,
+) -> Sequence[Sequence[Any]]:
+    """The records of each split that are to be kept, thinned; parts that were given one by one stay as they are."""
+    if isinstance(records, tuple):
+        return records
+    parts: dict[str, list[Any]] = {split: [] for split in splits}
+    for record in records:
+        if record.split in parts and keep(record):
+            parts[record.split].append(record)
+    return [thin(part, train_limit if split == "train" else limit) for split, part in parts.items()]
 
 
 def item_groups(keys: Sequence[Hashable], count: int = 10) -> ndarray:

@@ -12,6 +12,8 @@ Rows of protocol ``floor`` are the two trivial detectors: always reject, and nev
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -19,8 +21,9 @@ from numpy import ndarray
 from dialnb.errors import DataError
 from dialnb.evaluation.intent import class_prototypes, few_shot_vectors
 from dialnb.evaluation.metrics import Scores, accuracy, evaluator
-from dialnb.evaluation.sampling import few_shot_splits
-from dialnb.evaluation.vectors import Examples, SupportsEncode, encode, labelled, normalise
+from dialnb.evaluation.sampling import few_shot_splits, parts_of
+from dialnb.evaluation.vectors import SupportsEncode, encode, labelled, normalise
+from dialnb.examples.readings import Limit
 
 OUT = -1
 """The class number of out-of-scope samples."""
@@ -57,16 +60,17 @@ def scope_metrics(predictions: ndarray, labels: ndarray) -> dict[str, float]:
 @evaluator("out-of-scope")
 def evaluate_scope(
     encoder: SupportsEncode,
-    train: Examples,
-    test: Examples,
+    records: Any,
     *,
+    dataset: str,
+    limit: Limit = None,
     shots: Iterable[int] = (1, 5),
     seeds: Iterable[int] = range(10),
     out_label: str = "oos",
     protocols: Sequence[str] = PROTOCOLS,
 ) -> Scores:
     """All metrics for every protocol, threshold, number of shots and seed, with one encoding pass over the texts."""
-    known, asked = labelled(train, test)
+    known, asked = labelled(*parts_of(records, limit=limit))
     if "code" in protocols and out_label not in known.labels:
         raise DataError(
             f"the 'code' protocol needs out-of-scope training examples, but no training label is {out_label!r}; "
@@ -104,3 +108,15 @@ def _detections(protocol: str, scores: ndarray, classes: ndarray, held_out_score
             raise DataError("a threshold needs at least one sample to take its statistics from")
         limits = thresholds(reference.max(1))
     return {name: detect(scores, classes, limit) for name, limit in limits.items()}
+
+
+@evaluator("out-of-scope")
+def reject_all(
+    encoder: Any, records: Any, *, dataset: str, shots: Iterable[int], seeds: Sequence[int], limit: Limit = None
+) -> Scores:
+    """The floor of T3 and T8: every utterance is of the largest class, out of scope, whatever the protocol."""
+    _, test = parts_of(records, limit=limit)
+    labels = np.array([OUT if example.intent == "oos" else 0 for example in test])
+    values = scope_metrics(np.full(len(test), OUT), labels)
+    for protocol, threshold, k, seed in product(PROTOCOLS, ("mean", "mean-std"), shots, seeds):
+        yield values, {"protocol": protocol, "seed": seed, "n": len(test), "shots": k, "threshold": threshold}

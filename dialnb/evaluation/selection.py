@@ -6,12 +6,13 @@ beside it as ``ties="file"``.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import torch
 from numpy import ndarray
+from pandas import DataFrame
 from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
@@ -20,14 +21,53 @@ from dialnb.data.records import QuestionAnswer, SelectionGroup, Texts
 from dialnb.errors import DataError
 from dialnb.evaluation.finetuning import RESPONSES, FineTuning, finetune, in_batches
 from dialnb.evaluation.foreign import as_trainable
-from dialnb.evaluation.metrics import Scores, Ties, evaluator, pad_lists, ranked_labels, ranking_metrics, top_k
+from dialnb.evaluation.metrics import (
+    Scores,
+    Ties,
+    evaluator,
+    pad_lists,
+    ranked_labels,
+    ranking_metrics,
+    tidy_frame,
+    tidy_rows,
+    top_k,
+)
 from dialnb.evaluation.sampling import response_blocks, response_split
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, encode, label_ids, listed_scores, normalise
+from dialnb.examples.pairs import enough_words
+from dialnb.examples.readings import Dialogues, Limit, thin
 
 Pairs = Sequence[QuestionAnswer]
 Groups = Sequence[SelectionGroup]
 Scorer = Callable[[Groups], Sequence[Sequence[float]]]
 PROTOCOLS: dict[Ties, str] = {"against": "paper", "file": "code"}
+POOL = 5000
+"""Pairs that fine-tuning on responses draws its 500 or 1000 from; the others are for testing."""
+
+
+def question_answers(records: Any, limit: Limit = None) -> list[QuestionAnswer]:
+    """The pairs of a question-answer dataset, or of a dialogue corpus: every question with the reply to it.
+
+    A dialogue has about two of them; where ``limit`` are wanted, four dialogues for each are looked into.
+    """
+    if not len(records) or isinstance(records[0], QuestionAnswer):
+        return thin(records, limit)
+    pairs = {}
+    for talk in Dialogues([records], 4 * limit if limit else None).read():
+        for first, second in pairwise(talk.utterances):
+            if first.endswith("?") and enough_words(first) and enough_words(second):
+                pairs[first, second] = QuestionAnswer(first, second)
+    return thin(list(pairs.values()), limit)
+
+
+def learned_and_ranked(records: Any, limit: Limit) -> tuple[Pairs, Pairs]:
+    """The pairs that fine-tuning learns from and those that it ranks, drawn once; or the parts that were given."""
+    if isinstance(records, tuple):
+        return records
+    pairs = question_answers(records, limit)
+    order = np.random.default_rng(24).permutation(len(pairs))
+    shuffled, half = [pairs[i] for i in order], min(POOL, len(pairs) // 2)
+    return shuffled[:half], shuffled[half:]
 
 
 def block_ranks(queries: ndarray, responses: ndarray, blocks: ndarray, texts: ndarray) -> ndarray:
@@ -55,12 +95,19 @@ def _sides(pairs: Pairs) -> tuple[list[str], list[str], ndarray]:
 
 @evaluator("response selection")
 def evaluate_blocks(
-    encoder: SupportsEncode, pairs: Pairs, *, seeds: Iterable[int] = (0, 1, 2), size: int = 100
+    encoder: SupportsEncode,
+    records: Any,
+    *,
+    dataset: str,
+    limit: Limit = None,
+    seeds: Iterable[int] = (0, 1, 2),
+    size: int = 100,
 ) -> Scores:
     """Utterance-level selection (DSE T4): Top-k of each query against the responses of its block.
 
     The pairs are shuffled once per seed before blocks are cut; all shuffles share one encoding pass.
     """
+    pairs = question_answers(records, limit)
     *sides, texts = _sides(pairs)
     queries, responses = (normalise(encode(encoder, side, max_length=128)) for side in sides)
     for seed in seeds:
@@ -71,8 +118,9 @@ def evaluate_blocks(
 @evaluator("response selection")
 def evaluate_candidates(
     encoder: SupportsEncode,
-    groups: Groups,
+    records: Groups,
     *,
+    dataset: str,
     protocol: str = "paper",
     response_length: int = 32,
     truncate: str = "right",
@@ -83,11 +131,11 @@ def evaluate_candidates(
     DSE's code does: where it is also listed, the copy ties with it, so ``ties="against"`` and ``ties="file"`` bound
     what an unstable sort prints. DSE truncates contexts on the right (oldest turns stay), DiaEval on the left.
     """
-    ranked = candidate_ranks(encoder, groups, protocol, response_length, truncate)
+    ranked = candidate_ranks(encoder, records, protocol, response_length, truncate)
     for ties, ranks in ranked.items():
-        size = max(len(group.candidates) for group in groups) + (protocol == "code")
+        size = max(len(group.candidates) for group in records) + (protocol == "code")
         settings = {"candidates": size, "truncate": truncate, "ties": ties}
-        yield top_k(ranks), {"protocol": protocol, "n": len(groups), **settings}
+        yield top_k(ranks), {"protocol": protocol, "n": len(records), **settings}
 
 
 def candidate_ranks(
@@ -161,16 +209,17 @@ class ScoreOnce:
         return [[self.known[group.context, text] for text in group.candidates] for group in groups]
 
 
-@evaluator("response selection")
-def selection_rows(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> Scores:
+def selection_rows(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]], *, dataset: str) -> DataFrame:
     """R_n@k, MRR, MAP and P@1 (fractions) of labelled candidate lists under both ways of breaking ties.
 
     Columns ``without_positive`` (left out) and ``all_positive`` (kept) count the degenerate lists.
     """
     matrices = as_matrices(scores, labels)
+    rows = []
     for ties, protocol in PROTOCOLS.items():
         values, counts = ranking_metrics(*matrices, ties=ties)
-        yield values, {"protocol": protocol, "ties": ties, **counts}
+        rows += tidy_rows(values, task="response selection", dataset=dataset, protocol=protocol, ties=ties, **counts)
+    return tidy_frame(rows)
 
 
 def response_loss(queries: Tensor, responses: Tensor) -> Tensor:
@@ -182,9 +231,10 @@ def response_loss(queries: Tensor, responses: Tensor) -> Tensor:
 @evaluator("response selection")
 def finetune_responses(
     encoder: Any,
-    train: Pairs,
-    test: Pairs,
+    records: Any,
     *,
+    dataset: str,
+    limit: Limit = None,
     shots: Iterable[int] = (500, 1000),
     seeds: Iterable[int] = range(5),
     size: int = 100,
@@ -192,10 +242,11 @@ def finetune_responses(
 ) -> Scores:
     """Few-shot fine-tuning on pairs (DSE T9), ranked by raw dot product in blocks of the shuffled test pairs.
 
-    ``train`` must not share pairs with ``test``; each seed draws its training pairs and one validation block from it.
+    What is learned is not ranked; each seed draws training pairs and one validation block from its half.
     The selection metric is the sum of Top-1, 3, 5 and 10 on the validation block.
     """
     encoder = as_trainable(encoder)
+    train, test = learned_and_ranked(records, limit)
     pools = []
     for pairs in (train, test):
         *sides, texts = _sides(pairs)
@@ -221,3 +272,21 @@ def finetune_responses(
     for k, seed in product(shots, seeds):
         settings = {"seed": seed, "shots": k, "candidates": size, "method": "fine-tuning"}
         yield scores(tuned(k, seed), pools[1], blocks), {"protocol": "code", "n": blocks.size, **settings}
+
+
+@evaluator("response selection")
+def rank_unlearned(
+    encoder: SupportsEncode,
+    records: Any,
+    *,
+    dataset: str,
+    shots: Iterable[int],
+    seeds: Iterable[int],
+    limit: Limit = None,
+    **_: Any,
+) -> Scores:
+    """The floor of T9: the same pairs in the same blocks, ranked by an encoder as it is, such as shared words."""
+    rows = evaluate_blocks(encoder, learned_and_ranked(records, limit)[1], dataset=dataset, seeds=(0,))
+    values, (n, size) = rows.set_index("metric")["value"].to_dict(), rows.loc[0, ["n", "candidates"]]
+    for k, seed in product(shots, seeds):
+        yield values, {"protocol": "code", "seed": seed, "n": n, "candidates": size, "shots": k}

@@ -2,6 +2,7 @@
 retrieval (DialogueCSE), which ranks each query's pool of relevant and irrelevant sentences."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -14,6 +15,10 @@ from dialnb.errors import DataError
 from dialnb.evaluation.metrics import Scores, evaluator, group_scores, list_metrics, pad_lists
 from dialnb.evaluation.sampling import item_groups
 from dialnb.evaluation.vectors import EncodeOnce, SupportsEncode, cosines, listed_scores
+from dialnb.examples.readings import Limit, thin
+
+Triples = Sequence[tuple[str, str, str]]
+Queries = Sequence[RetrievalQuery]
 
 
 def spearman(gold: Sequence[float] | ndarray, model: Sequence[float] | ndarray) -> float:
@@ -31,10 +36,19 @@ def spearman(gold: Sequence[float] | ndarray, model: Sequence[float] | ndarray) 
 
 @evaluator("similarity")
 def evaluate_similarity(
-    encoder: SupportsEncode, pairs: Sequence[ScoredPair], *, groups: int = 1, max_length: int = 64, **encoding: Any
+    encoder: SupportsEncode,
+    records: Sequence[ScoredPair],
+    *,
+    dataset: str,
+    split: str = "",
+    limit: Limit = None,
+    groups: int = 1,
+    max_length: int = 64,
+    **encoding: Any,
 ) -> Scores:
     """Spearman between the cosine of two sentences and their human score, as ``Corr`` in percent; a row for each of so
-    many ``groups`` of pairs (:func:`~dialnb.evaluation.metrics.group_values`)."""
+    many ``groups`` of pairs (:func:`~dialnb.evaluation.metrics.group_values`), of all or those of a ``split``."""
+    pairs = thin([pair for pair in records if split in ("", pair.split)], limit)
     first, second = ([getattr(pair, side) for pair in pairs] for side in ("first", "second"))
     (found,) = cosines(encoder, first, second, max_length=max_length, **encoding)
     gold = np.array([pair.score for pair in pairs])
@@ -43,13 +57,13 @@ def evaluate_similarity(
 
 
 @evaluator("NLI probe")
-def evaluate_nli_probe(encoder: SupportsEncode, triples: Sequence[tuple[str, str, str]]) -> Scores:
+def evaluate_nli_probe(encoder: SupportsEncode, records: Triples, *, dataset: str) -> Scores:
     """Is the entailed sentence closer to its anchor than the contradicting one? Accuracy in percent over (anchor,
     entailment, contradiction) texts; chance is 50, a tie is a loss."""
-    yield {"Accuracy": 100 * nli_hits(encoder, triples).mean()}, {"protocol": "paper", "n": len(triples)}
+    yield {"Accuracy": 100 * nli_hits(encoder, records).mean()}, {"protocol": "paper", "n": len(records)}
 
 
-def nli_hits(encoder: SupportsEncode, triples: Sequence[tuple[str, str, str]]) -> ndarray:
+def nli_hits(encoder: SupportsEncode, triples: Triples) -> ndarray:
     """Tell for each triple whether the entailed sentence is the closer one."""
     if not len(triples):
         raise DataError("the NLI probe needs at least one (anchor, entailment, contradiction) triple")
@@ -75,11 +89,24 @@ def chance(relevant: int, pool: int) -> tuple[float, float]:
     return precision, reciprocal
 
 
+def thinned(queries: Queries, limit: Limit = None) -> Queries:
+    """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
+    if limit is None:
+        return queries
+    asked = {query.id: query for query in thin(queries, limit)}
+    needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
+    return [
+        asked.get(query.id) or replace(query, positives=(), negatives=()) for query in queries if query.id in needed
+    ]
+
+
 @evaluator("retrieval")
 def evaluate_retrieval(
     encoder: SupportsEncode,
-    queries: Sequence[RetrievalQuery],
+    records: Queries,
     *,
+    dataset: str,
+    limit: Limit = None,
     groups: int = 1,
     max_length: int = 64,
     **encoding: Any,
@@ -90,6 +117,7 @@ def evaluate_retrieval(
     Candidate ids are those of other queries of the same split. Ties count against the relevant sentences; queries
     without any are left out.
     """
+    queries = thinned(records, limit)
     text_of = {query.id: query.text for query in queries}
     kept = [query for query in queries if query.positives]
     if not kept:

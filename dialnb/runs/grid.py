@@ -3,7 +3,7 @@
 >>> models = {"BERT": Model(), "DSE": Model("DSE", data=dialogues)}                             # doctest: +SKIP
 >>> models["warmer"] = Model("DSE", data=dialogues, options={"temperature": 0.1})               # doctest: +SKIP
 >>> trained = run.train(models)                                                                 # doctest: +SKIP
->>> run.evaluate(trained, [Task("T2", intents_of, "intents", ("limit", "shots", "seeds"))])     # doctest: +SKIP
+>>> run.evaluate(trained, [Task("T2", evaluate_prototypes, "intents", ("limit", "shots", "seeds"))])  # doctest: +SKIP
 
 Every training and every question is a stage, kept under the hash of what it depends on: after a change only what
 changed is made again. Training seeds are a dimension of the grid: each model is trained once for each.

@@ -6,7 +6,7 @@ ECD, of the same language and trade, are scored on JDDC too.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from dialnb.data import Dataset, MatchingGroup, RetrievalQuery, ScoredPair, coll
 from dialnb.evaluation import SupportsEncode, as_encoder, evaluate_retrieval, evaluate_similarity, geometry, stacked
 from dialnb.evaluation.projection import project
 from dialnb.examples.matching import build_retrieval, labelled_utterances, neighbours
-from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions, thin
+from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions
 from dialnb.files import Fields, Values
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
@@ -193,17 +193,6 @@ def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
 # --- evaluation -------------------------------------------------------------------------------------------------------
 
 
-def thinned(queries: Queries, limit: Limit) -> Queries:
-    """Keep ``limit`` of the queries with all their candidates, which are then no queries themselves."""
-    if limit is None:
-        return queries
-    asked = {query.id: query for query in thin(queries, limit)}
-    needed = set(asked).union(*((*query.positives, *query.negatives) for query in asked.values()))
-    return [
-        asked.get(query.id) or replace(query, positives=(), negatives=()) for query in queries if query.id in needed
-    ]
-
-
 def view(
     encoder: Encoder,
     how: str,
@@ -236,10 +225,10 @@ def score(
     stands in for the paper's data."""
     seen, pooling = view(encoder, how, **given)
     encoding = {"dataset": dataset, "groups": groups, "max_length": records.max_length, "pooling": pooling}
-    rows = evaluate_retrieval(seen, thinned(records.queries, limit), **encoding)
+    rows = evaluate_retrieval(seen, records.queries, limit=limit, **encoding)
     rows = rows[rows["protocol"] != "floor"]
     if len(records.pairs):
-        rows = stacked([rows, evaluate_similarity(seen, thin(records.pairs, limit), **encoding)])
+        rows = stacked([rows, evaluate_similarity(seen, records.pairs, limit=limit, **encoding)])
     elsewhere = f"trained on dialogues of {records.corpus}" if trained and dataset == "JDDC" else ""
     own_words = how == "words" and not given.get("words")
     notes = own_words * WORDS_INSTEAD, records.instead, elsewhere
@@ -255,7 +244,7 @@ def chance(
     **_: Any,
 ) -> DataFrame:
     """MAP and MRR of a random order of the same pools."""
-    rows = evaluate_retrieval(encoder, thinned(records.queries, limit), groups=groups, dataset=dataset)
+    rows = evaluate_retrieval(encoder, records.queries, limit=limit, groups=groups, dataset=dataset)
     return rows[rows["protocol"] == "floor"].assign(protocol="paper", substitute="")
 
 

@@ -17,12 +17,13 @@ from dialnb.evaluation import (
     tidy_frame,
     tidy_rows,
 )
+from dialnb.evaluation.intent import train_and_test
+from dialnb.evaluation.selection import question_answers
 from dialnb.examples.pairs import enough_words
 from dialnb.examples.readings import Dialogues, thin
 from dialnb.files import Fields, Values
 from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import SHARED, Model, Watch, agreement
-from dialnb.studies import tasks
 from dialnb.studies.shared import NAMES
 
 CHECKPOINTS = NAMES["dse"]["checkpoints"]
@@ -80,8 +81,8 @@ def score_four_tasks(encoder: Encoder, records: Fields, dataset: str, probe: int
     """
     once, rows = EncodeOnce(encoder), []
     size, listed = max(probe, 300), records["candidates"].filter(split=("dev", "test"))
-    pairs = tasks.question_answers(records["questions"], 10 * size)
-    parts = {name: tasks.train_and_test(part) for name, part in records["intents"].items()}
+    pairs = question_answers(records["questions"], 10 * size)
+    parts = {name: train_and_test(part) for name, part in records["intents"].items()}
     train, test = (list(records["scope"].filter(split=split)) for split in ("train", "test"))
     for draw in range(probe_draws):
         few = {"shots": (1,), "seeds": (draw,)}

@@ -15,20 +15,12 @@ from typing import Any
 from pandas import DataFrame
 
 from dialnb.claims.papers import FLOORS
-from dialnb.data import Dataset, RetrievalQuery
-from dialnb.evaluation import (
-    EncodeOnce,
-    SupportsEncode,
-    each_group,
-    evaluate_blocks,
-    evaluate_retrieval,
-    evaluate_similarity,
-    tidy_frame,
-    tidy_rows,
-)
+from dialnb.data import Dataset
+from dialnb.evaluation import EncodeOnce, SupportsEncode, each_group, evaluate_blocks, tidy_frame, tidy_rows
 from dialnb.evaluation.sampling import item_groups
-from dialnb.examples.readings import Limit, thin
-from dialnb.studies import dialoguecse, tasks, ums
+from dialnb.evaluation.selection import question_answers
+from dialnb.examples.readings import Limit
+from dialnb.studies import ums
 
 RAW, UMS = "raw", "UMS"
 """The encoder as it is; and the cross-encoder, which scores replies and gives no vectors."""
@@ -63,45 +55,22 @@ def blocks_in_groups(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,
-    questions: Limit,
+    limit: Limit,
 ) -> DataFrame:
     """DSE's utterance-level test: the reply among the hundred of its block."""
-    pairs, once = tasks.question_answers(records, questions), EncodeOnce(encoder)
+    pairs, once = question_answers(records, limit), EncodeOnce(encoder)
     groups = item_groups(range(len(pairs)), max(1, min(GROUPS, len(pairs) // BLOCK)))
     return each_group(lambda own: evaluate_blocks(once, own, dataset=dataset, seeds=(0,)), pairs, groups)
 
 
-def replies_in_groups(encoder: Any, records: Dataset, dataset: str, groups: Limit, max_length: int) -> DataFrame:
-    """The true reply among a hundred."""
-    items = ums.answer_of(encoder, [records], dataset, groups, (), (), max_length)["items"]
-    return by_group(items.assign(metric="Top-1"), 100.0)
-
-
-def adversarial_in_groups(
-    encoder: Any, records: Dataset, dataset: str, limit: Limit, adversarial_seeds: Sequence[int], max_length: int
+def replies_in_groups(
+    encoder: Any, records: Dataset, dataset: str, limit: Limit, max_length: int, adversarial_seeds: Sequence[int] = ()
 ) -> DataFrame:
-    """UMS's test: the true reply among ten, one of which was said before."""
+    """The true reply among all of its list; with seeds, of which one was said before (the test of UMS)."""
     items = ums.answer_of(encoder, [records], dataset, limit, adversarial_seeds, ("random",), max_length)["items"]
-    return by_group(items.query("metric == 'Adversarial R10@1'").assign(metric="Top-1"), 100.0)
-
-
-def retrieval_in_groups(
-    encoder: SupportsEncode, records: Sequence[RetrievalQuery], dataset: str, retrieval_limit: Limit
-) -> DataFrame:
-    """DialogueCSE's retrieval: sentences of the same intent before others."""
-    asked = dialoguecse.thinned(records, retrieval_limit)
-    ranked = evaluate_retrieval(encoder, asked, groups=GROUPS, dataset=dataset, max_length=50)
-    return ranked[ranked["protocol"] == "paper"]
-
-
-def similarity_in_groups(
-    encoder: SupportsEncode,
-    records: Dataset,
-    dataset: str,
-    limit: Limit,
-) -> DataFrame:
-    """Correlation with human scores."""
-    return evaluate_similarity(encoder, thin(records.filter(split="test"), limit), groups=GROUPS, dataset=dataset)
+    if adversarial_seeds:
+        items = items[items["metric"] == "Adversarial R10@1"]
+    return by_group(items.assign(metric="Top-1"), 100.0)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from pandas import DataFrame
 
 from dialnb.data.datasets import measure
-from dialnb.evaluation import Scores, evaluator, geometry
+from dialnb.evaluation import geometry, tidy_frame, tidy_rows
 from dialnb.examples.readings import Reading
 from dialnb.files import Fields, Values, read_yaml
 from dialnb.runs.grid import Model
@@ -64,11 +64,10 @@ def for_all(rows: DataFrame, **values: Sequence[Any]) -> DataFrame:
     return rows.drop(columns=list(values), errors="ignore").merge(combinations, how="cross")
 
 
-@evaluator("geometry")
-def shape_of(vectors: np.ndarray, labels: Sequence) -> Scores:
+def shape_of(vectors: np.ndarray, labels: Sequence, dataset: str) -> DataFrame:
     """Uniformity of vectors, and alignment of those with equal label (lower is better for both)."""
     values = {"uniformity": geometry.uniformity(vectors), "alignment": geometry.alignment(vectors, labels)}
-    yield values, {"protocol": "clean", "n": len(vectors)}
+    return tidy_frame(tidy_rows(values, task="geometry", dataset=dataset, protocol="clean", n=len(vectors)))
 
 
 def no_projection(run, method: str) -> str:

@@ -7,10 +7,11 @@ from pandas import DataFrame
 
 from dialnb.data import Dataset, IntentUtterance
 from dialnb.evaluation import Scores, SupportsEncode, evaluator
+from dialnb.evaluation.intent import train_and_test
 from dialnb.evaluation.projection import project
+from dialnb.evaluation.selection import question_answers
 from dialnb.examples.readings import Limit, thin
 from dialnb.studies.shared import shape_of
-from dialnb.studies.tasks import question_answers, train_and_test
 
 OUTSIDE, RANDOM = "out of scope", "random response"
 
@@ -59,7 +60,13 @@ def project_pairs(
 
 @evaluator("clusters")
 def clusters_of(
-    encoder: SupportsEncode, records: Dataset, plot_intents: int, plot_points: int, seeds: Sequence[int]
+    encoder: SupportsEncode,
+    records: Dataset,
+    *,
+    dataset: str,
+    plot_intents: int,
+    plot_points: int,
+    seeds: Sequence[int],
 ) -> Scores:
     """How clearly intents form clusters: silhouette (cosine, in percent) of several draws of classes as in F1."""
     from sklearn.metrics import silhouette_score

@@ -265,6 +265,8 @@ def chosen_ratio(rows: DataFrame) -> float:
 def space_of(
     encoder: Encoder,
     records: Dataset,
+    *,
+    dataset: str,
     limit: Limit,
     folds: int,
     ratios: Sequence[float],

@@ -71,7 +71,7 @@ def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataF
 
 
 @evaluator("geometry")
-def geometry_of(encoder: Encoder, records: DataFrame) -> Scores:
+def geometry_of(encoder: Encoder, records: DataFrame, *, dataset: str) -> Scores:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     mark = f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):
