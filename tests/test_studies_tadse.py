@@ -267,7 +267,7 @@ def test_compression_is_chosen_on_dev_and_the_smallest_of_equals_wins(records):
 
 
 def test_geometry_has_a_value_of_all_and_of_disjoint_folds(records, notebook):
-    rows = tadse.space_of(ENCODER, records, None, 2, (0.0, 0.5), dataset="SNIPS")
+    rows = tadse.space_of(ENCODER, records, dataset="SNIPS", limit=None, folds=2, ratios=(0.0, 0.5))
     counted = rows.groupby(["protocol", "seed"])["n"].first()
     assert counted["paper", 0] == 20 == counted["folds"].sum()
     tight = rows.query("protocol == 'paper' and metric == 'Alignment'").set_index("compression")["value"]

@@ -156,23 +156,19 @@ def evaluate(
 
     if tasks and not data:
         raise BadParameter("--tasks adversarial asks about lists of replies of your own: name their file with --data")
-    dtype = getattr(torch, precision)
+    load: Any = own.encoder_in
+    judge: Any = own.evaluate_own
+    records: Any
     if not data:
-        sets = bundled.intent_sets()
-        loaded = [own.encoder_in(name, dtype) for name in encoders]
-        parts = [bundled.intent_scores(encoder, sets) for encoder in loaded]
+        records, judge = bundled.intent_sets(), bundled.intent_scores
     elif (records := own_data(data, columns)).table.kind in own.LISTS or tasks:
-        judge = own.adversarial_scores if tasks else own.evaluate_lists
-        scorers = [own.reply_scorer(name, dtype) for name in encoders]
-        parts = [judge(scorer, records) for scorer in scorers]
-    else:
-        loaded = [own.encoder_in(name, dtype) for name in encoders]
-        if records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
-            print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
-            records = own_data(data, columns, held_out=0.2)
-        parts = [own.evaluate_own(encoder, records) for encoder in loaded]
+        load, judge = own.reply_scorer, own.adversarial_scores if tasks else own.evaluate_lists
+    elif records.table.kind == "IntentUtterance" and set(records.column("split")) == {"train"}:
+        print("dialnb: no split 'test' in the file; a fifth of every intent is held out", file=sys.stderr)
+        records = own_data(data, columns, held_out=0.2)
+    models = [load(name, getattr(torch, precision)) for name in encoders]
     names = [*map(encoder_name, encoders)]
-    parts = [part.assign(encoder=name) for part, name in zip(parts, names)]
+    parts = [judge(model, records).assign(encoder=name) for name, model in zip(names, models)]
     if as_json:
         print(pd.concat(parts).to_json(orient="records", lines=True), end="")
     elif data:

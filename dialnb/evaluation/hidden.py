@@ -5,6 +5,7 @@ when it no longer gains on validation data.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 
@@ -64,26 +65,23 @@ def fit_hidden(
     inputs = torch.from_numpy((vectors - mean) / scale).float().to(device)
     wanted = torch.from_numpy(targets.astype(np.float32 if several else np.int64)).to(device)
     loss = functional.binary_cross_entropy_with_logits if several else functional.cross_entropy
-    best: tuple[HiddenProbe, dict[str, torch.Tensor]]
+    best: HiddenProbe
     best_value = -np.inf
     for rate, penalty in product(rates, penalties):
         with seeded(1):
             layers = nn.Sequential(nn.Linear(inputs.shape[1], WIDTH), nn.ReLU(), nn.Linear(WIDTH, classes)).to(device)
             optimiser = torch.optim.AdamW(layers.parameters(), lr=rate, weight_decay=penalty)
-            probe, fruitless, own = HiddenProbe(layers, mean, scale, rate, penalty), 0, -np.inf
+            probe, fruitless, highest = HiddenProbe(layers, mean, scale, rate, penalty), 0, -np.inf
             for _ in range(EPOCHS):
                 for rows in torch.randperm(len(inputs)).to(device).split(BATCH):
                     optimiser.zero_grad()
                     loss(layers(inputs[rows]), wanted[rows]).backward()
                     optimiser.step()
                 value = float(score(probe.logits(held_out), held_out_targets))
-                fruitless = 0 if value > own else fruitless + 1
-                own = max(own, value)
+                fruitless = 0 if value > highest else fruitless + 1
+                highest = max(highest, value)
                 if value > best_value:
-                    weights = {name: part.clone() for name, part in layers.state_dict().items()}
-                    best_value, best = value, (probe, weights)
+                    best, best_value = deepcopy(probe), value
                 if fruitless >= PATIENCE:
                     break
-    probe, weights = best
-    probe.layers.load_state_dict(weights)
-    return probe
+    return best

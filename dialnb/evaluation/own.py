@@ -100,9 +100,9 @@ def evaluate_own(encoder: SupportsEncode, records: Dataset) -> DataFrame:
         case kind if kind in LISTS:
             return evaluate_lists(cosine_scorer(once), records)
         case "QuestionAnswer":
-            return evaluate_blocks(once, list(records), dataset=name, size=min(100, len(records)))
+            return evaluate_blocks(once, records, dataset=name, size=min(100, len(records)))
         case "ScoredPair":
-            return evaluate_similarity(once, list(records), dataset=name)
+            return evaluate_similarity(once, records, dataset=name)
         case "InferenceItem":
             return evaluate_inference(once, *_parts(records, ("train", "dev", "test")), dataset=name, groups=1)
         case kind:

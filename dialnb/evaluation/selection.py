@@ -6,7 +6,7 @@ beside it as ``ties="file"``.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -198,15 +198,17 @@ class ScoreOnce:
 
     def __call__(self, groups: Groups) -> list[list[float]]:
         new: dict[Texts, dict[str, None]] = {}
-        for group in groups:
-            for text in group.candidates:
-                if (group.context, text) not in self.known:
-                    new.setdefault(group.context, {})[text] = None
+        for context, text in chain(*map(_pairs, groups)):
+            if (context, text) not in self.known:
+                new.setdefault(context, {})[text] = None
         asked = [SelectionGroup("", context, tuple(texts), (0,) * len(texts)) for context, texts in new.items()]
-        for group, scores in zip(asked, self.scorer(asked) if asked else (), strict=True):
-            for text, score in zip(group.candidates, scores, strict=True):
-                self.known[group.context, text] = score
-        return [[self.known[group.context, text] for text in group.candidates] for group in groups]
+        scores = self.scorer(asked) if asked else ()
+        self.known.update(zip(chain(*map(_pairs, asked)), chain(*scores), strict=True))
+        return [[self.known[pair] for pair in _pairs(group)] for group in groups]
+
+
+def _pairs(group: SelectionGroup) -> list[tuple[Texts, str]]:
+    return [(group.context, text) for text in group.candidates]
 
 
 def selection_rows(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]], *, dataset: str) -> DataFrame:
