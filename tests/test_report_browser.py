@@ -71,8 +71,7 @@ def pages(site) -> list[str]:
     return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])  # colours move nothing
 def test_every_page_opens_from_disk_without_errors_outside_requests_or_sideways_scrolling(browser, site, width, scheme):
     browser.problems.clear()
     browser.requests.clear()
@@ -248,19 +247,10 @@ def test_no_file_of_a_report_runs_script_or_asks_for_anything_from_a_server_or_f
     browser, drawn_by_others, place
 ):
     _, site, asked = drawn_by_others
-    files = [path for path in sorted(site.rglob("*")) if path.is_file()]
-    assert {path.suffix for path in files} == {
-        ".html",
-        ".svg",
-        ".png",
-        ".csv",
-        ".md",
-        ".tex",
-        ".json",
-        ".ipynb",
-        ".css",
-        ".js",
-    }
+    kinds = {path.suffix: path for path in sorted(site.rglob("*")) if path.is_file()}
+    others = (".png", ".csv", ".md", ".tex", ".json", ".ipynb", ".css", ".js")  # one of each, since none is a page
+    assert kinds.keys() == {".html", ".svg", *others}
+    files = [*site.rglob("*.html"), *site.rglob("*.svg"), *(kinds[kind] for kind in others)]
     with canary.served(site) as (server, _):
         home = server if place == "server" else site.as_uri()
         ran = [path.name for path in files if opened(browser, f"{home}/{path.relative_to(site).as_posix()}")]
