@@ -199,9 +199,9 @@ def run_all(browser: Browser) -> None:
     browser.wait(f"!{RUNNING}")
 
 
-def look_through(browser: Browser, name: str, folder: Path) -> dict:
-    """Go through a notebook until all figures of its run are laid out: cells are, once they come into view."""
-    pictures = len(list((folder / "figures").glob("*.png")))
+def look_through(browser: Browser, name: str, *folders: Path) -> dict:
+    """Go through a notebook until all figures of its runs are laid out: cells are, once they come into view."""
+    pictures = sum(len(list((folder / "figures").glob("*.png"))) for folder in folders)
     for _ in range(60):  # on a busy machine cells take their time
         page_through(browser, name)
         enough = time.monotonic() + 1

@@ -1,17 +1,19 @@
 """The notebooks of the papers in their smallest profile.
 
 Each runs once, headless and from an encoder of one layer; its tables, figures and claims are looked at, and JupyterLab
-shows what came out.
+shows what came out of all of them.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import jupyterlab_in_browser
+import nbformat
 import pandas as pd
 import pytest
 import shared
@@ -46,14 +48,25 @@ PAPERS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory) -> Callable[[str], Path]:
+    """A function that gives the run folder of `dialnb run SLUG --profile smoke`; each paper runs once."""
+
+    @cache
+    def run(slug: str) -> Path:
+        out = tmp_path_factory.mktemp(slug) / "runs"
+        command = ["run", slug, "--profile", "smoke", "--out", out, "--encoder", shared.small_encoder(tmp_path_factory)]
+        code, said = shared.dialnb(*command, DIALNB_CACHE=shared.smoke_cache(tmp_path_factory))
+        assert code == 0, said[-6000:]
+        return next(out.iterdir())
+
+    return run
+
+
 @pytest.fixture(scope="module", params=PAPERS)
-def done(request, tmp_path_factory) -> tuple[str, Path]:
-    """A paper, and the run folder of `dialnb run SLUG --profile smoke`."""
-    slug, out = request.param, tmp_path_factory.mktemp(request.param) / "runs"
-    command = ["run", slug, "--profile", "smoke", "--out", out, "--encoder", shared.small_encoder(tmp_path_factory)]
-    code, said = shared.dialnb(*command, DIALNB_CACHE=shared.smoke_cache(tmp_path_factory))
-    assert code == 0, said[-6000:]
-    return slug, next(out.iterdir())
+def done(request, folder_of) -> tuple[str, Path]:
+    """A paper and the folder of its run."""
+    return request.param, folder_of(request.param)
 
 
 def test_what_the_whole_training_would_take_is_projected_from_the_steps_that_ran(done):
@@ -117,12 +130,16 @@ def test_figures_that_are_not_drawn_say_why(done):
 
 
 @pytest.mark.slow
-def test_jupyterlab_shows_what_came_out(done, browser, lab):
-    slug, folder = done
-    (lab.project / "executed").mkdir(exist_ok=True)
-    shutil.copy(folder / "notebook.ipynb", lab.project / "executed" / f"{slug}.ipynb")
-    open_notebook(browser, lab, f"executed/{slug}.ipynb")
-    shown = look_through(browser, slug, folder)
+def test_jupyterlab_shows_what_came_out_of_all_papers(folder_of, browser, lab):
+    """Their notebooks are one page, since opening a page takes longer than looking at it."""
+    folders = [folder_of(slug) for slug in PAPERS]
+    whole, *others = (nbformat.read(folder / "notebook.ipynb", as_version=4) for folder in folders)
+    whole.cells += [cell for other in others for cell in other.cells]
+    for number, cell in enumerate(whole.cells):
+        cell.id = f"cell-{number}"
+    nbformat.write(whole, lab.project / "notebooks" / "executed.ipynb")
+    open_notebook(browser, lab, "notebooks/executed.ipynb")
+    shown = look_through(browser, "executed", *folders)
     menu(browser, "Kernel", "Shut Down Kernel")
     assert_all_is_well(browser, shown)
-    assert shown["tables"] >= len(list((folder / "tables").glob("*.csv")))
+    assert shown["tables"] >= sum(len(list((folder / "tables").glob("*.csv"))) for folder in folders)
