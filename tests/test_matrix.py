@@ -20,14 +20,14 @@ from scipy import stats
 from tiny import one_layer
 
 from dialnb import cli
-from dialnb.claims import load_claims
+from dialnb.claims import judge_claims, load_claims
 from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.ecosystem import hub
 from dialnb.errors import DataError
 from dialnb.examples.readings import FILLS, Dialogues, SpokenTemplates, reply_lists
-from dialnb.files import read_rows, table_at
+from dialnb.files import read_rows
 from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.report.gather import gather, recorded_runs
@@ -244,9 +244,6 @@ def trainings(gain: float, seeds: tuple[int, ...], spread: float = 0.2, **labels
     return pd.concat(rows, ignore_index=True)
 
 
-IDLE = "do nothing"
-
-
 def test_gains_have_an_interval_over_trainings_where_several_are_pooled():
     one, three = page(finished(trainings(4, (2,)))), page(finished(trainings(4, (1, 2, 3))))
     assert "one training: no interval" in one and "[+" not in one and "trainings of each: 1" in one
@@ -319,6 +316,14 @@ def test_the_recorded_advice_is_that_of_its_rows_and_its_figures_rank_all_traini
         pd.testing.assert_frame_equal(means, matrix.scores(group, table), check_like=True, check_names=False)
 
 
+@pytest.fixture
+def unjudged(monkeypatch):
+    """Verdicts as if nothing had been measured: judging takes its time, and `test_records` compares it."""
+    nothing = judge_claims("matrix", pd.DataFrame())
+    monkeypatch.setattr("dialnb.report.gather.judge_claims", lambda *_: nothing)
+
+
+@pytest.mark.usefixtures("unjudged")
 def test_the_report_of_several_runs_has_the_advice_of_all_of_them(tmp_path):
     (kept,) = [folder for folder in recorded_runs() if folder.parts[-3] == "matrix"]
     record = json.loads((kept / "run.json").read_text(encoding="utf-8"))
@@ -337,15 +342,13 @@ def test_the_report_of_several_runs_has_the_advice_of_all_of_them(tmp_path):
     assert "Advice of seed 2." in (tmp_path / "site" / "matrix-gpu.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("unjudged")
 def test_a_record_of_several_trainings_gets_their_advice_when_it_is_judged_again(tmp_path):
     (kept,) = [folder for folder in recorded_runs() if folder.parts[-3] == "matrix"]
     shutil.copytree(kept, tmp_path / "record")
-    table_at(tmp_path / "record").unlink()
-    rows = read_rows(kept)
-    for seeds, said in (((1,), "one training: no interval"), ((1, 2, 3), "| +4.0 [+3.5, +4.5] |")):
-        rows[rows["train_seed"].isin(seeds)].to_csv(tmp_path / "record" / "results.csv", index=False)
-        judge_again(tmp_path / "record")
-        assert said in (tmp_path / "record" / "guide.md").read_text(encoding="utf-8")
+    (tmp_path / "record" / "guide.md").write_text("Advice of an earlier day.", encoding="utf-8")
+    judge_again(tmp_path / "record")
+    assert "| +4.0 [+3.5, +4.5] |" in (tmp_path / "record" / "guide.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("score", "said"), [(1, "too short for it"), (12, "must read every candidate")])
