@@ -24,6 +24,16 @@ HASHES = "hashes.json"
 FLAGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
 KINDS = ("Transformer", "Pooling", "Normalize")
 """The modules of sentence-transformers that dialnb knows, in the order in which a text passes through them."""
+LISTED: list[Values] = [
+    {
+        "idx": number,
+        "name": str(number),
+        "path": f"{number}_{kind}" if number else "",
+        "type": f"sentence_transformers.models.{kind}",
+    }
+    for number, kind in enumerate(KINDS)
+]
+"""How `modules.json` lists them."""
 
 
 def save_encoder(encoder, folder: Path, card: str | None = None, dtype: torch.dtype | None = None) -> Path:
@@ -72,22 +82,13 @@ def _write(encoder, folder: Path, card: str | None, dtype: torch.dtype | None) -
     safetensors_torch.save_file(_stored(encoder.transformer, dtype), weights, metadata={"format": "pt"})
     weights.chmod(0o644)
     encoder.tokenizer.save_pretrained(folder)
-    modules = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": f"{number}_{kind}" if number else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for number, kind in enumerate(KINDS if encoder.normalize else KINDS[:2])
-    ]
     prompts: Values = {"similarity_fn_name": "cosine", "prompts": {}}
     if encoder.prompt:
         prompts |= {"prompts": {"text": encoder.prompt}, "default_prompt_name": "text"}
     pooling = {flag: encoder.pooling == name for flag, name in FLAGS.items()}
     (folder / POOLING).parent.mkdir()
     write_json(folder / POOLING, {"word_embedding_dimension": encoder.dim, **pooling, "include_prompt": True})
-    write_json(folder / MODULES, modules)
+    write_json(folder / MODULES, LISTED if encoder.normalize else LISTED[:2])
     write_json(folder / LENGTHS[0], {"max_seq_length": encoder.length, "do_lower_case": False})
     write_json(folder / PROMPTS, prompts)
     (folder / CARD).write_text(card or _plain_card(encoder), encoding="utf-8")
@@ -135,8 +136,7 @@ def read_readout(folder: Path, pooling: str | None = None) -> tuple[Values, bool
 def _read_modules(folder: Path) -> tuple[str | None, bool, bool]:
     """Of a folder that follows the transformer with pooling and normalisation and nothing else: how it pools, whether
     it normalises, and whether the prompt is pooled too."""
-    plain = [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "1_Pooling"}]
-    listed = read_stored(folder / MODULES, list) or plain[: 2 if (folder / POOLING).is_file() else 1]
+    listed = read_stored(folder / MODULES, list) or LISTED[: 2 if (folder / POOLING).is_file() else 1]
     try:
         kinds = [str(part["type"]).rpartition(".")[2] for part in listed]
         places = [str(part["path"]) for part in listed]
