@@ -162,7 +162,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
     for folder in folders:
         try:
             with within(FILE_SECONDS, "reading its files"):
-                run = read_run(folder)
+                run = run_of(folder)
         except Exception as error:  # what foreign files can hold has no end, and is not to be the end of the report
             if damaged is None:
                 raise Damaged(folder, error) from error
@@ -186,7 +186,7 @@ def gather(folders: Sequence[Path], damaged: list[Damaged] | None = None) -> lis
     return groups
 
 
-def read_run(folder: Path) -> Run:
+def run_of(folder: Path) -> Run:
     """A run, if run.json is the record of one of a known paper, and nothing here leads out of the folder."""
     for path in (*folder.iterdir(), *folder.glob("figures/*"), *folder.glob("tables/*")):
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
