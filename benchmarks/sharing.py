@@ -16,7 +16,7 @@ import pandas as pd
 
 from dialnb.examples.readings import Dialogues
 from dialnb.runs import start
-from dialnb.studies import dse, wmdc
+from dialnb.studies import dse
 
 STEPS = {"DSE": 150, "SimCSE-unsup": 500, "TOD-BERT": 250, "WMDC": 300}
 
@@ -32,12 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     options = parser.parse_args(arguments)
     overrides = {"corpus": "bundled", "data": "bundled", "raw_start": "as it comes", "workers": options.workers}
     run = start("dse", options.profile, overrides=overrides, out=options.out)
-    dialogues, there = Dialogues(run.corpus(), run.settings.dialogues), run.elsewhere("wmdc")
+    dialogues = Dialogues(run.corpus(), run.settings.dialogues)
     models = {}
     for copy in range(1, options.copies + 1):
         for recipe, steps in STEPS.items():
-            study, settings = (wmdc, there) if recipe == "WMDC" else (dse, run.settings)
-            model = study.model(recipe, settings, dialogues)
+            model = dse.model(recipe, dialogues, as_in="wmdc" if recipe == "WMDC" else "")
             changes = {"max_steps": max(1, int(steps * options.share)), "epochs": 50}
             models[f"{recipe}, {copy}"] = replace(
                 model, watch=None, report=0, seeds=(copy,), settings=dict(model.settings) | changes

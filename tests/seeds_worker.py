@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 from itertools import count
 from pathlib import Path
 
@@ -57,8 +56,7 @@ def given(name: str, dropout: float = 0.1) -> tuple:
     talks = [Conversation("toy", said) for said in TALK]
     data = {"tadse": [Augmentation(SLOTTED, k=2)], "ums": lists}.get(recipe.paper, talks)
     options = {"max_length": 40} if recipe.paper == "ums" else {}
-    counted = recipe.paper == "dialoguecse" and "negatives" in signature(recipe.examples).parameters
-    options |= {"negatives": 2} if counted else {}
+    options |= {"negatives": 2} if recipe.paper == "dialoguecse" and "negatives" in recipe.of_examples else {}
     return encoder("electra" if name == "replaced tokens" else "bert", dropout), data, options
 
 

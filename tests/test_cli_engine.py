@@ -120,7 +120,7 @@ def test_a_recipe_that_needs_dialogues_says_so_of_utterances(recipe, tmp_path, c
     ("given", "said"),
     [
         (("--set", "batch_size=many"), "'batch_size' must be a whole number"),
-        (("--set", "batch_size=0"), "batch_size must be above 0"),
+        (("--set", "batch_size=0"), "'batch_size' must be a whole number, at least 1"),
         (("--set", "seed=1e20"), "'seed' must be a whole number, at least 0, at most 2147483647"),
         (("--set", "learning_rate=inf"), "'learning_rate' must be a number"),
         (("--set", "learning_rate=nan"), "'learning_rate' must be a number"),

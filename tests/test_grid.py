@@ -35,7 +35,6 @@ PROFILES = {
         "encoder": {"type": "encoder", "default": "mini", "help": "the start"},
         "raw_start": {"type": "str", "default": "as it comes", "help": "the start again"},
         "raw_start_per_seed": {"type": "bool", "default": False, "help": "one of every seed"},
-        "raw_learning_rate": {"type": "float?", "default": None, "help": "its rate"},
         "corpus": {"type": "str", "default": "bundled", "help": "dialogues"},
         "dialogues": {"type": "int", "default": 12, "help": "so many"},
         "data": {"type": "str", "default": "bundled", "help": "level"},
@@ -48,6 +47,7 @@ PROFILES = {
         "limit": {"type": "int?", "default": None, "help": "items"},
         "temperature": {"type": "float", "default": 0.05, "help": "of the loss"},
     },
+    "train": {"masked words": "the raw start"},
     "profiles": {"smoke": {}, "quick": {}, "gpu": {"models": ["DSE", "DSE 2-1"], "tables": ["T2", "T7"]}, "paper": {}},
 }
 DATA = {
@@ -189,7 +189,7 @@ def test_a_raw_start_per_seed_is_where_the_trainings_of_that_seed_begin(project,
 
 
 def test_a_raw_start_is_trained_at_its_own_rate(project):
-    settings = {"raw_start": "masked words", "raw_learning_rate": 4e-4}
+    settings = {"raw_start": "masked words", "train.masked words.learning_rate": 4e-4}
     run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "rate")
     ((_, inputs),) = run.raw_starts([1]).values()
     assert inputs["settings"].learning_rate == 4e-4

@@ -84,7 +84,7 @@ OWN_MODEL = """
 def pull(first, second):
     return (first - second).square().mean()
 
-models["pull"] = dse.model("DSE", s, dialogues, options={"loss": pull})
+models["pull"] = Model("DSE", data=dialogues, options={"loss": pull})
 trained = run.train(models)"""
 OWN_TASK = """
 def spread_of(encoder, records, dataset, limit):
@@ -161,8 +161,8 @@ def kernel(tmp_path_factory) -> Iterator[BlockingKernelClient]:
     {
         "dialnb.": {"load", "load_encoder", "Encoder", "plots"},
         "run.": {"settings", "train", "evaluate", "stage", "add", "results", "table", "figure", "claims", "finish"},
-        "run.settings.": {"encoder", "seed", "learning_rate"},
-        "run.settings['lea": {"learning_rate"},
+        "run.settings.": {"encoder", "seed", "train"},
+        "run.settings['bat": {"batch_size"},
         "dse.": {"model", "score_four_tasks"},
         "plots.": {"training_curves", "uniformity_alignment"},
         "start('dse', prof": {"profile="},
@@ -183,7 +183,7 @@ def test_a_cell_completes_to_the_names_that_one_looks_for(kernel, typed, offered
         "dialnb": "five papers on dialogue representation learning",
         "dialnb.load": "The records of a dataset",
         "dialnb.load_encoder": 'a local folder, a bundled name ("mini"), or a Hugging Face hub id',
-        "dse.model": "A model as DSE's notebook trains it in a profile",
+        "dse.model": "A row of DSE's tables",
         "plots.training_curves": "``loss`` over ``step``",
     }.items(),
 )

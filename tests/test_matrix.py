@@ -158,6 +158,7 @@ def matrix_run(**settings) -> SimpleNamespace:
     profiles = load_profiles("matrix")
     run = SimpleNamespace(settings=profiles.resolve("smoke", overrides=settings), encoder=one_layer)
     run.elsewhere = lambda slug: load_profiles(slug).resolve("smoke")
+    run.trained_as = lambda model: model.within(run.elsewhere(model.as_in))
     return run
 
 
@@ -395,8 +396,8 @@ def test_a_table_of_our_own_shows_no_column_of_a_paper():
 
 
 LEARNS = {
-    "dse": {"learning_rate": 5e-3, "head_learning_rate": 5e-2, "batch_size": 8},
-    "wmdc": {"wmdc_learning_rate": 5e-3, "batch_size": 8},
+    "dse": ("DSE", {"learning_rate": 5e-3, "head_learning_rate": 5e-2}),
+    "wmdc": ("WMDC", {"learning_rate": 5e-3, "head_learning_rate": 0.2}),
 }
 """Settings at which an encoder that knows nothing learns within seconds; the rates of `quick` are chosen for `mini`."""
 
@@ -436,10 +437,11 @@ def project(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(ROOT / "papers", folder / "papers", ignore=shutil.ignore_patterns("results"))
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
-    for slug, settings in LEARNS.items():
+    for slug, (row, settings) in LEARNS.items():
         path = folder / "papers" / slug / "profiles.yaml"
         known = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known["profiles"]["quick"] |= settings
+        known["profiles"]["quick"] |= {"batch_size": 8}
+        known["profiles"]["quick"]["train"][row] |= settings
         path.write_text(yaml.safe_dump(known), encoding="utf-8")
     return folder
 

@@ -14,7 +14,8 @@ from dialnb import cli
 from dialnb.data.store import Store
 from dialnb.errors import BadParameter, DataError, UnknownName
 from dialnb.runs import planning
-from dialnb.runs.profiles import Parameter, load_profiles, parse_profiles, run_name, show
+from dialnb.runs.profiles import load_profiles, parse_profiles, run_name
+from dialnb.typed import Parameter, show
 from tools import short
 
 TOY = Path(__file__).parent / "toy"
@@ -98,7 +99,7 @@ def test_a_list_that_is_half_in_brackets_or_has_a_value_twice_is_refused(toy):
 
 
 def test_an_item_with_a_comma_goes_through_a_command_line_in_quotes():
-    names = Parameter("names", "list[str]", (), "whatever")
+    names = Parameter("names", tuple[str, ...])
     assert names.parse(show(("a,b", "c"))) == ("a,b", "c")
 
 
@@ -168,11 +169,11 @@ def test_the_parameters_are_listed_with_type_default_profiles_and_meaning(comman
         (("toy", "--profile", "quik"), "did you mean 'quick'"),
         (("toy", "--set", "stepz=1"), "did you mean 'steps'"),
         (("toy", "--set", "steps=no"), "must be a whole number"),
-        (("toy", "--set", "rate=inf"), "'rate' must be a number, at least 0.0, at most 2147483647, but is inf"),
-        (("toy", "--set", "shots=1,-2"), "(a list: A,B or '[A, B]'), but has -2"),
+        (("toy", "--set", "rate=inf"), "'rate' must be a number, at least 0.0, at most 2147483647, but is 'inf'"),
+        (("toy", "--set", "shots=1,-2"), "(a list: A,B or '[A, B]'), but has '-2'"),
         (
             ("toy", "--seed", str(10**20)),
-            f"'seed' must be a whole number, at least 0, at most 2147483647, but is 1{'0' * 20}",
+            f"'seed' must be a whole number, at least 0, at most 2147483647, but is {10**20}",
         ),
         (("toy", "--encoder", "./nowhere"), "must be a bundled encoder, a folder or a hub id, but is './nowhere'"),
         (("toy", "--dry-run", "--encoder", "./nowhere"), "but is './nowhere'"),
@@ -216,8 +217,8 @@ PAPERS = {
     for path in sorted((Path(__file__).parent.parent / "papers").glob("*/profiles.yaml"))
 }
 SETTINGS = [(slug, p) for slug, profiles in PAPERS.items() for p in profiles.parameters.values()]
-NAMES = [(slug, p.name) for slug, p in SETTINGS if p.kind == "str"]
-NUMBERS = [(slug, p.name) for slug, p in SETTINGS if p.kind in ("int", "float")]
+NAMES = [(slug, p.name) for slug, p in SETTINGS if p.types == {"string"}]
+NUMBERS = [(slug, p.name) for slug, p in SETTINGS if p.types & {"integer", "number"}]
 
 
 @pytest.mark.parametrize(("slug", "name"), NAMES)
@@ -238,10 +239,43 @@ def test_no_setting_takes_an_impossible_number(text):
 
 def test_a_rate_or_a_number_of_epochs_of_nothing_is_refused_before_training_would():
     rates = [(slug, name) for slug, name in NUMBERS if name.endswith(("learning_rate", "epochs"))]
-    assert len(rates) > 20
+    trained = [(slug, f"train.{row}") for slug, profiles in PAPERS.items() for row in profiles.train]
+    rates += [(slug, f"{row}.{name}") for slug, row in trained for name in ("learning_rate", "epochs")]
+    assert len(rates) > 40
     for slug, name in rates:
         with pytest.raises(BadParameter, match=f"'{name}' must be a number, above 0"):
             PAPERS[slug].parse([f"{name}=0"])
+
+
+def test_a_training_has_settings_of_its_own_by_full_name_and_nested():
+    dse = PAPERS["dse"]
+    typed = dse.parse(["train.DSE.epochs=3", "train.SimCSE-unsup.max_steps=100", "train.DSE.chunk=none"])
+    assert typed == {"train.DSE.epochs": 3.0, "train.SimCSE-unsup.max_steps": 100, "train.DSE.chunk": None}
+    nested = {"train": {"DSE": {"epochs": 3, "chunk": None}, "SimCSE-unsup": {"max_steps": 100}}}
+    settings = dse.resolve("gpu", overrides=typed)
+    assert settings.train == dse.resolve("gpu", overrides=nested).train and settings["train.DSE.epochs"] == 3
+    assert settings.train["DSE"] == {"learning_rate": 1e-5, "head_learning_rate": 1e-3, "epochs": 3, "chunk": None}
+    assert set(settings.by_hand) == set(typed) and "train.DSE.learning_rate  " in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ("train.DSSE.epochs=3", "unknown training of dse 'DSSE'; did you mean 'DSE'"),
+        ("train.DSE.epoch=3", "unknown training setting 'epoch'; did you mean 'epochs'"),
+        ("train.DSE.learning_rate=2", "'train.DSE.learning_rate' must be a number, above 0, at most 1, but is '2'"),
+        (
+            "train.DSE.precision=float8",
+            "but is 'float8'; did you mean float",
+        ),
+        ("train.DSE.freeze=third", "or one of half"),
+        ("train.DSE=3", "unknown training setting 'DSE'"),
+        ("training.DSE.epochs=3", "unknown parameter"),
+    ],
+)
+def test_a_wrong_setting_of_a_training_is_refused_with_the_nearest(typed, complaint):
+    with pytest.raises((BadParameter, UnknownName), match=complaint):
+        PAPERS["dse"].parse([typed])
 
 
 def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
@@ -253,7 +287,15 @@ def test_the_names_that_profiles_declare_are_those_that_the_studies_know():
     assert set(declared["dse"]["models"].choices) | set(declared["wmdc"]["models"].choices) <= RECIPES.keys()
     assert set(declared["dse"]["checkpoints"].choices) == set(dse.CHECKPOINTS)
     assert set(declared["wmdc"]["checkpoints"].choices) == set(wmdc.CHECKPOINTS)
-    assert {p.choices for _, p in SETTINGS if p.kind == "encoder"} == {(), tuple(SHAPES), ("encoder", *SHAPES)}
+    assert {p.choices for _, p in SETTINGS if "encoder" in p.types} == {(), tuple(SHAPES), ("encoder", *SHAPES)}
+
+
+def test_every_row_of_a_training_is_of_a_recipe_or_of_some_of_its_models():
+    from dialnb.training.recipes import RECIPES
+
+    families = {recipe.family for recipe in RECIPES.values()}
+    more = {"UMS on a sample", *(f"{name} on MDC" for name in ("DialogueCSE", "SiameseBERT-s", "SiameseBERT-m"))}
+    assert {row for profiles in PAPERS.values() for row in profiles.train} <= families | more
 
 
 @pytest.mark.parametrize(
@@ -282,5 +324,5 @@ def test_the_short_run_of_the_gpu_profile_takes_its_settings_from_the_command_li
     words = short.command(paper, "mini")
     given = PAPERS[paper].parse([text for option, text in pairwise(words) if option == "--set"])
     settings = PAPERS[paper].resolve("gpu", encoder="mini", overrides=given)
-    steps = {name: settings[name] for name in PAPERS[paper].parameters if name.endswith("steps")}
+    steps = {name: settings[name] for name in settings.origin if name.endswith("steps")}
     assert {name: value for name, value in steps.items() if value is not None and value > 3} == {}, "two or three each"

@@ -482,7 +482,7 @@ def test_a_package_that_imports_its_own_submodule_has_a_version():
     from dialnb.studies import spaces
 
     assert geometry.__name__ == "dialnb.evaluation.geometry"
-    assert len(code_version(spaces.geometry_of)) == 64
+    assert len(code_version(spaces.intent_geometry)) == 64
 
 
 def test_what_a_package_fetches_when_it_is_asked_for_it_belongs_to_the_version():

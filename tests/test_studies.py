@@ -23,9 +23,11 @@ from dialnb.evaluation.selection import question_answers
 from dialnb.examples.readings import Dialogues, Lacking, thin
 from dialnb.runs import Model, Trained
 from dialnb.runs.fingerprints import fingerprint
+from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.studies import dse, spaces, tasks
 from dialnb.studies.shared import show_batch
+from dialnb.training import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROBES = {"SNLI": "copies", "SICK": "", "ANLI": "copies"}
@@ -129,31 +131,36 @@ def test_items_of_the_probe_and_of_listed_candidates_average_to_the_rows(tmp_pat
 # --- models -------------------------------------------------------------------------------------------------------
 
 
-def test_the_rates_of_a_profile_are_for_dse_and_its_variants(corpus):
-    s, talks = resolved("gpu"), Dialogues([corpus])
-    assert dse.model("DSE 2-1", s, talks).settings["learning_rate"] == s["learning_rate"]
-    assert dse.model("SimCSE-unsup", s, talks).settings["learning_rate"] == s["simcse_learning_rate"]
-    assert "learning_rate" not in dse.model("SimCSE-unsup", resolved("quick"), talks).settings, "as printed"
-    dropout = dse.model("DSE-dropout", resolved("paper"), talks)
-    assert dropout.settings["epochs"] == 15 and dropout.report == 1 and dropout.watch.keep
-    assert dse.model("DSE", s, talks).watch is None, "Figure 3 has trainings of its own"
+def settings_of(profile: str, model: Model, **changes) -> TrainingSettings:
+    s = load_profiles("dse").resolve(profile, overrides=changes)
+    return job_of(s, model, tiny.encoder(), 1)[1]["settings"]
 
 
-def test_each_baseline_may_have_a_rate_and_steps_of_its_own(corpus):
-    own = {f"{name}_learning_rate": rate for name, rate in {"simcse": 1e-5, "todbert": 2e-5, "dropout": 3e-5}.items()}
-    s, talks = dict(resolved("gpu")) | own, Dialogues([corpus])
-    rates = {recipe: dse.model(recipe, s, talks).settings["learning_rate"] for recipe in dse.OWN}
-    assert rates == {"SimCSE-unsup": 1e-5, "TOD-BERT": 2e-5, "DSE-dropout": 3e-5}
-    steps = {recipe: dse.model(recipe, s, talks).settings["max_steps"] for recipe in (*dse.OWN, "DSE")}
-    own_papers = {"SimCSE-unsup": 15000, "TOD-BERT": 13500}
-    assert steps == dict.fromkeys(("DSE-dropout", "DSE"), s["max_steps"]) | own_papers
+def test_the_rates_of_a_profile_are_for_dse_and_its_variants():
+    assert settings_of("gpu", Model("DSE 2-1")).learning_rate == settings_of("gpu", Model("DSE")).learning_rate == 1e-5
+    assert settings_of("gpu", Model("DSE-dropout")).learning_rate == 3e-6
+    assert settings_of("quick", Model("SimCSE-unsup")).learning_rate == 3e-5, "as printed"
+    ours = settings_of("gpu", Model("DSE", settings={"learning_rate": 2e-5}), **{"train.DSE.learning_rate": 3e-5})
+    assert ours.learning_rate == 2e-5, "what a cell says goes before what the command line says"
+
+
+def test_each_baseline_may_have_a_rate_and_steps_of_its_own():
+    steps = {recipe: settings_of("gpu", Model(recipe), max_steps=7).max_steps for recipe in ("DSE", "SimCSE-unsup")}
+    assert steps == {"DSE": 7, "SimCSE-unsup": 15000}
+    short = settings_of("gpu", Model("TOD-BERT"), **{"train.TOD-BERT.max_steps": 5})
+    assert (short.max_steps, short.learning_rate) == (5, 2e-5)
+
+
+def test_the_first_epoch_of_dse_dropout_is_reported(corpus):
+    talks = Dialogues([corpus])
+    dropout = dse.model("DSE-dropout", talks)
+    assert settings_of("paper", dropout).epochs == 15 and dropout.report == 1 and dropout.watch.keep
+    assert dse.model("DSE", talks).watch is None
 
 
 def test_simcse_by_the_mean_is_chosen_as_it_is_trained(corpus):
-    s, talks = dict(resolved("gpu")) | {"simcse_mean_learning_rate": 3e-6}, Dialogues([corpus])
-    usual, mean = (dse.model("SimCSE-unsup", s, talks, options=o) for o in ({}, {"pooling": "mean"}))
-    assert [made.watch.inputs["pooling"] for made in (usual, mean)] == ["cls", "mean"]
-    assert [made.settings["learning_rate"] for made in (usual, mean)] == [s["simcse_learning_rate"], 3e-6]
+    made = [dse.model("SimCSE-unsup", Dialogues([corpus]), options=o) for o in ({}, {"pooling": "mean"})]
+    assert [model.watch.inputs["pooling"] for model in made] == ["cls", "mean"]
 
 
 def test_a_model_is_read_with_the_pooling_that_development_data_prefer(tmp_path):

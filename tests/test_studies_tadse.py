@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -118,8 +119,9 @@ def test_atis_has_top_2_in_the_column_of_top_3_and_no_top_5(notebook):
 def test_models_with_the_alignment_layer_train_longer_on_one_dataset(records):
     s = resolved("paper")
     one, two = tadse.filled({"SNIPS": records}, s), tadse.filled({"SNIPS": records, "ATIS": records}, s)
-    epochs = [tadse.model("TaDSE w/ MLP", s, data).settings["epochs"] for data in (one, two)]
-    assert epochs == [8, None], "as printed"
+    made = [tadse.model("TaDSE w/ MLP", s, data) for data in (one, two)]
+    epochs = [job_of(s, model, tiny.encoder(), 1)[1]["settings"].epochs for model in made]
+    assert epochs == [8, 2], "as printed"
     trained = job_of(s, tadse.model("TaDSE", s, one), tiny.encoder(), 1)[1]["settings"]
     assert (trained.learning_rate, trained.epochs, trained.batch_size) == (1e-8, 2, 16)
 
@@ -143,7 +145,7 @@ def test_every_training_of_the_gpu_profile_has_the_same_steps_whatever_it_reads(
         for k in (0, 3, 5):
             made = tadse.model(recipe, s, tadse.filled({"SNIPS": records}, s, k=k))
             trained = job_of(s, made, encoder, 1)[1]["settings"]
-            assert trained.total_steps(10) == trained.total_steps(10_000) == s.steps
+            assert trained.total_steps(10) == trained.total_steps(10_000) == s["train.TaDSE.steps"]
             assert made.options["pooling"] == "cls" == made.pooling, "as SimCSE is trained, from which they start"
 
 
@@ -158,12 +160,13 @@ def test_the_rate_of_a_row_is_the_best_on_average_over_development_sets_the_smal
 
 
 def test_the_printed_movement_is_the_printed_rate_times_the_printed_steps(records, notebook):
-    s = resolved("smoke", steps=10, batch_size=4)
+    s = resolved("smoke", **{"train.TaDSE.steps": 10, "batch_size": 4})
+    run = SimpleNamespace(trained_as=lambda model: model.within(s))
     made = tadse.model("TaDSE", s, tadse.filled({"MASSIVE": records}, s))
     fillings = len(made.data.read()[0])
-    assert notebook.rate_of_printed_movement(made) * 10 == pytest.approx(1e-8 * 2 * fillings / 16)
     longer = tadse.model("TaDSE w/ MLP", s, made.data)
-    assert notebook.rate_of_printed_movement(longer) == pytest.approx(4 * notebook.rate_of_printed_movement(made))
+    rate, of_longer = (notebook.rate_of_printed_movement(run, each) for each in (made, longer))
+    assert rate * 10 == pytest.approx(1e-8 * 2 * fillings / 16) and of_longer == pytest.approx(4 * rate)
 
 
 def test_neighbours_of_development_utterances_choose_rates(records, notebook):
@@ -178,7 +181,7 @@ def test_equal_models_are_one_stage(records):
     keys = []
     for changes in ({}, {}, {"typed": True}):
         keys.append(stage_key(*job_of(s, tadse.model("TaDSE", s, tadse.filled(sets, s, **changes)), encoder, 1)))
-    elsewhere = job_of({"batch_size": 99}, tadse.model("TaDSE", s, tadse.filled(sets, s)), encoder, 1)
+    elsewhere = job_of({"batch_size": 99}, tadse.model("TaDSE", s, tadse.filled(sets, s)).within(s), encoder, 1)
     assert keys[0] == keys[1] == stage_key(*elsewhere) != keys[2]
 
 

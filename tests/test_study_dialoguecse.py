@@ -220,7 +220,7 @@ def test_averages_of_glove_ask_no_encoder_and_stand_in_for_nothing():
     given = {"how": "words", "words": lambda texts: np.array([[1.0, len(text)] for text in texts])}
     rows, same = (dialoguecse.score(encoder, records, "MDC", None, **given) for encoder in (None, tiny.encoder()))
     assert set(rows["substitute"]) == {"rebuilt"} and rows.equals(same)
-    shape = dialoguecse.geometry_of(None, records, "MDC", 100, **given)
+    shape = dialoguecse.sentence_geometry(None, records, "MDC", 100, **given)
     assert set(shape["metric"]) == {"uniformity", "alignment"}
 
 
@@ -289,7 +289,7 @@ def test_a_floor_is_measured_on_the_groups_of_the_scores():
 @pytest.mark.parametrize("start", dialoguecse.OTHER_STARTS)
 def test_other_starts_change_what_a_profile_knows(start):
     known = settings("gpu")
-    assert dialoguecse.OTHER_STARTS[start].keys() <= known.keys() and start in known["other_starts"]
+    assert dialoguecse.OTHER_STARTS[start].keys() - {"learning_rate"} <= known.keys() and start in known["other_starts"]
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_models_are_trained_as_the_profile_says_with_the_lower_half_frozen(corpu
     s = settings("gpu", temperature=0.2)
     function, given = job_of(s, dialoguecse.model("DialogueCSE I2", s, toy(corpus)), tiny.encoder(), 2)
     made = given["settings"]
-    assert function is train_model and (made.freeze, made.seed, made.batch_size) == (1, 2, 64)
+    assert function is train_model and (made.freeze, made.seed, made.batch_size) == ("half", 2, 64)
     assert given["options"] == {"negatives": 9, "turns": 3, "temperature": 0.2} and given["watch"] is None
     printed = job_of(
         settings("paper"), dialoguecse.model("SiameseBERT-s", settings("paper"), toy(corpus)), tiny.encoder(), 1
@@ -370,26 +370,23 @@ def test_stage_one_has_rates_of_its_own_and_development_pairs_choose_the_epoch(c
 
 
 def test_every_matching_model_has_the_rate_that_development_pairs_chose_for_it(corpus, notebook):
-    s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4)
-    shared = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=None, siamese_m_learning_rate=None)
+    s = settings("gpu", **{"train.SiameseBERT-m.learning_rate": 2e-4})
     own = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 2e-4}
     for recipe in dialoguecse.MATCHING:
-        rate = own.get(recipe.partition(",")[0], 1e-4)
         for made in (dialoguecse.model(recipe, s, toy(corpus)), notebook.vary(recipe, s, toy(corpus), "turns", 1)):
-            assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
-        same = job_of(shared, dialoguecse.model(recipe, shared, toy(corpus)), tiny.encoder(), 1)[1]["settings"]
-        assert same.learning_rate == 1e-4, recipe
+            rate = job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate
+            assert rate == own.get(recipe.partition(",")[0], 1e-4), recipe
 
 
 def test_mdc_has_rates_of_its_own(corpus):
-    own = {"mdc_learning_rate": 3e-5, "mdc_siamese_s_learning_rate": None, "mdc_siamese_m_learning_rate": 1e-5}
-    s = settings("gpu", learning_rate=1e-4, siamese_s_learning_rate=3e-4, siamese_m_learning_rate=2e-4, **own)
-    mdc = replace(toy(corpus), name="MDC")
-    rates = {"SiameseBERT-s": 3e-4, "SiameseBERT-m": 1e-5}
+    s, mdc = settings("gpu"), replace(toy(corpus), name="MDC")
+    rates = {"SiameseBERT-s": 3e-5, "SiameseBERT-m": 1e-4}
     for recipe in dialoguecse.MATCHING:
-        made = dialoguecse.model(recipe, s, mdc)
-        rate = rates.get(recipe.partition(",")[0], 3e-5)
-        assert job_of(s, made, tiny.encoder(), 1)[1]["settings"].learning_rate == rate, recipe
+        made = job_of(s, dialoguecse.model(recipe, s, mdc), tiny.encoder(), 1)[1]["settings"]
+        assert made.learning_rate == rates.get(recipe.partition(",")[0], 1e-5), recipe
+    s = settings("paper", **{"train.DialogueCSE.learning_rate": 2e-5})
+    printed = job_of(s, dialoguecse.model("DialogueCSE I2", s, mdc), tiny.encoder(), 1)[1]["settings"]
+    assert printed.learning_rate == 2e-5, "where there is no other for MDC"
 
 
 @pytest.mark.mirror
@@ -472,7 +469,7 @@ def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus, n
         assert varied.labels == {"model": "DialogueCSE I2", what: value} and varied.seeds == ()
         made = job_of(run.settings, varied, tiny.encoder(), 1)[1]["settings"]
         assert made.total_steps(1) == made.total_steps(200) == 579 and made.evaluate_every == 193, what
-        assert made.freeze == (0 if value == 0 else 1)
+        assert made.freeze == (0 if value == 0 else "half")
     longer = job_of(run.settings, vary("SiameseBERT-s", run.settings, own, "steps", 1200), tiny.encoder(), 1)[1]
     assert longer["settings"].total_steps(1) == 1200 and longer["options"] == {"negatives": 9}
     assert vary("DialogueCSE I2", run.settings, own, "dialogues", 5).data.limit == 5

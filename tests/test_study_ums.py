@@ -67,9 +67,8 @@ def trained(tmp_path_factory) -> dict:
     parts = [corpus(folder)]
     work = folder / "work"
     work.mkdir()
-    s = dict(resolved("smoke")) | {"max_length": 64, "dev_groups": 12, "epochs": 2, "learning_rate": 1e-3}
-    s |= {"max_steps": None, "adversarial_seeds": (0, 1)}
-    model = ums.model(s, Lists(parts), TASKS, probe=12)
+    s = dict(resolved("smoke")) | {"max_length": 64, "dev_groups": 12, "max_steps": None, "adversarial_seeds": (0, 1)}
+    model = ums.model(s, Lists(parts), TASKS, probe=12, settings={"epochs": 2, "learning_rate": 1e-3})
     function, inputs = job_of(s, model, tiny.encoder(max_position_embeddings=80), seed=1)
     assert function is train_model
     return function(**inputs, folder=work) | {"parts": parts}
@@ -182,9 +181,9 @@ def test_an_electra_goes_on_from_the_encoder_or_begins_from_scratch(notebook):
     assert on.labels["encoder"] == "English ELECTRA (from mini)" and new.labels["encoder"].endswith("from scratch)")
     assert on.recipe.settings.learning_rate < new.recipe.settings.learning_rate
     chinese = notebook.pretrained("encoder", "ELECTRA", s, Lists([]), "Chinese", "moka-ai/m3e-small")
-    assert chinese.start == "moka-ai/m3e-small" and chinese.options["vocabulary"]
+    assert chinese.start == "moka-ai/m3e-small" and not chinese.recipe.own_words
     scratch = notebook.pretrained("mini", "BERT", s, Lists([]), "Chinese", "")
-    assert not scratch.options["vocabulary"], "words of its own"
+    assert scratch.recipe.own_words
 
 
 def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_it_finds_replaced_tokens(

@@ -26,6 +26,7 @@ from dialnb.evaluation.metrics import accuracy, f1_scores, group_values
 from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.readings import Dialogues
 from dialnb.examples.windows import response_frequencies
+from dialnb.runs import Model
 from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.stages import stage_key
@@ -260,9 +261,9 @@ def test_baselines_are_the_stages_of_the_dse_notebook():
     own, other = resolved("gpu"), load_profiles("dse").resolve("gpu")
     talks, encoder = Dialogues([load("bundled/CamRest676")]), tiny.encoder()
     for recipe in ("DSE", "SimCSE-unsup", "TOD-BERT"):
-        here = job_of(own, wmdc.model(recipe, own, talks), encoder, 1)
-        assert stage_key(*here) == stage_key(*job_of(other, dse.model(recipe, other, talks), encoder, 1))
-    whole = {name: job_of(own, wmdc.model(name, own, talks), encoder, 1)[1]["settings"] for name in ("DSE", "WMDC")}
+        here = job_of(own, dse.model(recipe, talks), encoder, 1)
+        assert stage_key(*here) == stage_key(*job_of(other, dse.model(recipe, talks), encoder, 1))
+    whole = {name: job_of(own, Model(name, data=talks), encoder, 1)[1]["settings"] for name in ("DSE", "WMDC")}
     assert {name: (found.epochs, found.max_steps) for name, found in whole.items()} == {
         "DSE": (15, None),
         "WMDC": (1, None),
@@ -271,12 +272,10 @@ def test_baselines_are_the_stages_of_the_dse_notebook():
 
 
 def test_the_printed_settings_of_wmdc_stand_in_the_paper_profile():
-    talks, paper = Dialogues([]), resolved("paper")
-    settings = job_of(paper, wmdc.model("WMDC", paper, talks, sweep=True), tiny.encoder(), 1)[1]["settings"]
+    settings, quick = (job_of(resolved(name), Model("WMDC"), None, 1)[1]["settings"] for name in ("paper", "quick"))
     assert (settings.batch_size, settings.learning_rate, settings.schedule) == (256, 3e-5, "onecycle")
     assert settings.head_learning_rate == pytest.approx(40 * 3e-5) and settings.max_steps is None
-    quick = wmdc.model("WMDC", resolved("quick"), talks).settings
-    assert quick["head_learning_rate"] == pytest.approx(40 * quick["learning_rate"])
+    assert quick.head_learning_rate == pytest.approx(40 * quick.learning_rate)
 
 
 def test_windows_are_named_after_what_differs():
@@ -295,7 +294,8 @@ def test_the_whole_corpus_is_the_same_stage_as_the_model_of_figure_3(notebook):
     s, records = resolved("gpu"), load("bundled/CamRest676")
     whole, part = (notebook.nested([records], share)[0] for share in (1.0, 0.5))
     assert sorted(whole.rows.tolist()) == list(range(len(records))) and len(part) < len(whole)
-    models = [wmdc.model("WMDC", s, Dialogues([each]), sweep=True) for each in (whole, whole, part)]
+    short = {"max_steps": s.sweep_steps, "epochs": float(s.sweep_steps)}
+    models = [Model("WMDC", data=Dialogues([each]), settings=short) for each in (whole, whole, part)]
     keys = [stage_key(*job_of(s, model, tiny.encoder(), 1)) for model in models]
     assert keys[0] == keys[1] != keys[2]
     for model in models:

@@ -93,7 +93,7 @@ def folder(tmp_path_factory) -> Path:
         "out": "runs",
         "notebooks": "notebooks",
     }
-    chosen |= {"set": {"dse": {"epochs": 1, "shots": [1, 5]}}}
+    chosen |= {"set": {"dse": {"train": {"DSE": {"epochs": 1}}, "shots": [1, 5]}}}
     (folder / "config.yaml").write_text(yaml.safe_dump(DEFAULTS | chosen), encoding="utf-8")
     return folder
 
@@ -212,10 +212,11 @@ def test_a_sweep_is_every_combination_of_its_lists_each_in_a_folder_of_its_own()
 
 
 def test_what_is_set_by_hand_names_the_folder_as_the_command_line_does():
-    sweep = read_sweep(DEFAULTS | {"papers": ["dse"], "seeds": [1], "set": {"dse": {"epochs": 1, "shots": [1, 5]}}})
+    by_hand = {"dse": {"train": {"DSE": {"epochs": 1}}, "shots": [1, 5]}}
+    sweep = read_sweep(DEFAULTS | {"papers": ["dse"], "seeds": [1], "set": by_hand})
     (name,) = sweep.runs
-    assert sweep.command(name).endswith("--set epochs=1.0 --set shots=1,5")
-    typed = load_profiles("dse").parse(["epochs=1.0", "shots=1,5"])
+    assert sweep.command(name).endswith("--set shots=1,5 --set train.DSE.epochs=1.0")
+    typed = load_profiles("dse").parse(["train.DSE.epochs=1.0", "shots=1,5"])
     assert name == run_name("dse", "quick", 1, "", typed)
 
 
@@ -227,7 +228,7 @@ def test_what_is_set_by_hand_names_the_folder_as_the_command_line_does():
         ({"profiles": ["tiny"]}, UnknownName, "unknown profile of dse 'tiny'"),
         ({"seeds": []}, BadParameter, "'seeds' as a list that is not empty"),
         ({"seeds": ["one"]}, BadParameter, "'seed' must be a whole number"),
-        ({"set": {"dse": {"epoch": 1}}}, UnknownName, "did you mean 'epochs'"),
+        ({"set": {"dse": {"train.DSE.epoch": 1}}}, UnknownName, "did you mean 'epochs'"),
         ({"set": {"dsee": {"epochs": 1}}}, UnknownName, "did you mean 'dse'"),
         ({"resources": {"gpu": {}}}, UnknownName, "unknown profile among the resources"),
     ],

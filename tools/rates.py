@@ -33,7 +33,7 @@ from dialnb.examples.readings import Dialogues
 from dialnb.models.encoder import load_encoder
 from dialnb.runs import Model, Task, start
 from dialnb.runs.provenance import provenance
-from dialnb.studies import dialoguecse, dse, wmdc
+from dialnb.studies import dialoguecse, dse
 from dialnb.studies.shared import changed
 
 SETS = {
@@ -173,14 +173,13 @@ def main() -> None:
     overrides = {"raw_start": "masked words", **chosen}
     run = start("dse", args.profile, encoder=args.encoder, overrides=overrides, out=args.out)
     dialogues = Dialogues(run.corpus(), run.settings.dialogues)
-    settings = {"DSE": run.settings, "WMDC": run.elsewhere("wmdc")}
     models = {"as it comes": Model(start=args.encoder), "raw start": Model()}
     for recipe in args.recipes:
         steps, rates = RATES[recipe]
         for rate in args.rates or rates:
-            study, (name, _, pooling) = wmdc if recipe == "WMDC" else dse, recipe.partition(", ")
+            name, _, pooling = recipe.partition(", ")
             options = {"pooling": pooling} if pooling else {}
-            model = study.model(name, settings.get(recipe, run.settings), dialogues, options=options)
+            model = dse.model(name, dialogues, options=options, as_in="wmdc" if recipe == "WMDC" else "")
             heads = {"WMDC": 40, "DSE": 100, "DSE-dropout": 100}.get(recipe)
             set_here = {"learning_rate": rate, "max_steps": max(2, round(steps * args.share)), "epochs": 100}
             set_here |= {"head_learning_rate": heads * rate} if heads else {}

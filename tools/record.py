@@ -43,6 +43,47 @@ from dialnb.runs.tools import open_run
 from tools.crate import write_crate
 from tools.digest import digest
 
+_RATES = ("learning_rate", "head_learning_rate", "epochs")
+_DSE: dict[str, list[str]] = {
+    "raw_learning_rate": ["masked words.learning_rate"],
+    **{f"simcse_{name}": [f"SimCSE-unsup.{name}"] for name in ("max_steps", "learning_rate")},
+    **{f"todbert_{name}": [f"TOD-BERT.{name}"] for name in ("max_steps", "learning_rate")},
+}
+FORMER: dict[str, dict[str, list[str]]] = {
+    "dse": _DSE
+    | {f"dropout_{name}": [f"DSE-dropout.{name}"] for name in ("epochs", "learning_rate")}
+    | {"simcse_mean_learning_rate": []}
+    | {name: [f"DSE.{name}", *([f"DSE-dropout.{name}"] if name != "epochs" else [])] for name in _RATES},
+    "wmdc": _DSE
+    | {f"wmdc_{name}": [f"WMDC.{name}"] for name in ("epochs", "max_steps", "learning_rate")}
+    | {name: [f"DSE.{name}"] for name in _RATES},
+    "tadse": {"raw_learning_rate": ["masked words.learning_rate"]}
+    | {name: [f"TaDSE.{name}"] for name in ("epochs", "steps", "learning_rate")},
+    "dialoguecse": {
+        "adapt_epochs": ["adaptation.epochs"],
+        "adapt_batch": ["adaptation.batch_size"],
+        "adapt_steps": ["adaptation.max_steps"],
+        "adapt_learning_rate": ["adaptation.learning_rate"],
+        "siamese_s_learning_rate": ["SiameseBERT-s.learning_rate"],
+        "siamese_m_learning_rate": ["SiameseBERT-m.learning_rate"],
+        "mdc_learning_rate": ["DialogueCSE on MDC.learning_rate"],
+        "mdc_siamese_s_learning_rate": ["SiameseBERT-s on MDC.learning_rate"],
+        "mdc_siamese_m_learning_rate": ["SiameseBERT-m on MDC.learning_rate"],
+        "learning_rate": ["DialogueCSE.learning_rate"],
+        "epochs": ["DialogueCSE.epochs", "SiameseBERT-s.epochs", "SiameseBERT-m.epochs"],
+    },
+    "ums": {
+        "raw_learning_rate": ["masked words.learning_rate"],
+        "sample_epochs": ["UMS on a sample.epochs"],
+        "post_batch": ["next sentences.batch_size", "replaced tokens.batch_size"],
+        "post_epochs": ["next sentences.epochs", "replaced tokens.epochs"],
+        "post_rate": ["next sentences.learning_rate", "replaced tokens.learning_rate"],
+    }
+    | {name: [f"UMS.{name}"] for name in (*_RATES, "warmup")},
+    "matrix": {"ums_learning_rate": ["UMS.learning_rate"]},
+}
+"""What settings of trainings were called in records that are older than the rows of `train`, by paper."""
+
 FREE = {"seed", "workers"}
 """Parameters that runs of one record may differ in: no number depends on how many stages are made at once."""
 PARTS = {"models", "subsets", "sentence_encoders", "temperatures", "negative_counts", "turn_counts"}
@@ -122,8 +163,9 @@ def pool(folder: Path, root: Path) -> list[Path]:
     if (seed := run["parameters"]["seed"]) in seeds:
         raise DataError(f"{folder} cannot join the record: seed {seed} is in it; it has {', '.join(map(str, seeds))}")
     shorter = {}
-    for name in sorted({**kept["parameters"], **run["parameters"]}.keys() - FREE):
-        ours, theirs = (each["parameters"].get(name) for each in (kept, run))
+    settings = [by_training(each) for each in (kept, run)]
+    for name in sorted({**settings[0], **settings[1]}.keys() - FREE):
+        ours, theirs = (each.get(name) for each in settings)
         if ours == theirs:
             continue
         some = name in PARTS and set(theirs or ()) <= set(ours or ())
@@ -151,6 +193,18 @@ def pool(folder: Path, root: Path) -> list[Path]:
     pack_large(place)
     judge_again(place)
     return [place]
+
+
+def by_training(run: dict) -> dict:
+    """The parameters of a run with what was set of each training by its full name, also of one that was made when they
+    had flat names."""
+    kept = dict(run["parameters"])
+    rows = kept.pop("train", {})
+    for former, names in FORMER.get(run["slug"], {}).items():
+        if value := kept.pop(former, None):
+            for row, name in (each.rsplit(".", 1) for each in names):
+                rows.setdefault(row, {}).setdefault(name, value)
+    return kept | {f"train.{row}.{name}": value for row in rows for name, value in rows[row].items()}
 
 
 def join_figures(place: Path, folder: Path, seeds: Sequence[int], seed: int) -> list[str]:

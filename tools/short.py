@@ -12,10 +12,12 @@ import shlex
 import subprocess
 import sys
 
-from dialnb.runs.profiles import show
+from dialnb.typed import show
 
 TRAINING = {"max_steps": 2, "precision": "float32", "workers": 1}
-CONTRAST = TRAINING | {"dialogues": 40, "batch_size": 16, "simcse_max_steps": 2, "todbert_max_steps": 2, "umap": False}
+CONTRAST = TRAINING | {"dialogues": 40, "batch_size": 16, "umap": False}
+CONTRAST |= {f"train.{baseline}.max_steps": 2 for baseline in ("SimCSE-unsup", "TOD-BERT")}
+POST = {"batch_size": 8, "epochs": 1}
 
 SHORT = {
     "dse": CONTRAST
@@ -36,7 +38,8 @@ SHORT = {
         "dev_groups": 20,
         "probe": 20,
     }
-    | {"max_length": 64, "batch_size": 8, "epochs": 1, "sample_epochs": 1, "post_batch": 8, "post_epochs": 1}
+    | {"max_length": 64, "batch_size": 8, "train.UMS.epochs": 1, "train.UMS on a sample.epochs": 1}
+    | {f"train.{post}.{name}": n for post in ("next sentences", "replaced tokens") for name, n in POST.items()}
     | {"pretrain_steps": 2, "sentence_encoders": [], "adversaries": ["last"], "plot_dialogues": 20, "umap": False},
     "tadse": {
         "precision": "float32",
@@ -45,7 +48,15 @@ SHORT = {
         "corpus": "bundled",
         "baseline_steps": 2,
     }
-    | {"steps": 2, "joined_steps": 2, "batch_size": 8, "batches": [4], "utterances": 40, "limit": 60, "references": 100}
+    | {
+        "train.TaDSE.steps": 2,
+        "joined_steps": 2,
+        "batch_size": 8,
+        "batches": [4],
+        "utterances": 40,
+        "limit": 60,
+        "references": 100,
+    }
     | {
         "rates": [1e-5],
         "curve_datasets": ["SNIPS"],
@@ -56,7 +67,8 @@ SHORT = {
     }
     | {"ratios": [0, 0.5], "mistaken": [0.5], "poolings": ["mean"], "umap": False},
     "dialoguecse": TRAINING
-    | {"dialogues": 20, "batch_size": 2, "sentences": 40, "adapt_batch": 8, "adapt_steps": 2, "head_steps": 1}
+    | {"dialogues": 20, "batch_size": 2, "sentences": 40, "head_steps": 1}
+    | {"train.adaptation.batch_size": 8, "train.adaptation.max_steps": 2}
     | {"pretrain_batch": 8, "pretrain_steps": 2, "queries": 120, "limit": 5, "flow_steps": 3, "sweep_steps": 2}
     | {
         "temperatures": [0.1],

@@ -13,7 +13,8 @@ from typing import Any
 from dialnb.errors import BadParameter, UnknownName
 from dialnb.files import project_root
 from dialnb.runs.engine import Request
-from dialnb.runs.profiles import SEED, Profiles, load_profiles, show
+from dialnb.runs.profiles import SEED, Profiles, flat, load_profiles
+from dialnb.typed import show
 
 AXES = ("papers", "profiles", "seeds", "encoders")
 KEYS = (*AXES, "set", "out", "notebooks", "resources")
@@ -71,4 +72,4 @@ def read_sweep(config: Mapping[str, Any]) -> Sweep:
 def _as_on_the_command_line(profiles: Profiles, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the sweep sets by hand for one paper, typed as `dialnb run --set` types it: folders are named after it."""
     said = (config.get("set") or {}).get(profiles.slug) or {}
-    return profiles.parse([f"{name}={show(v)}" for name, v in said.items()])
+    return profiles.parse([f"{name}={show(v)}" for name, v in flat(said).items()])

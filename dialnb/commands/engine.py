@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -259,14 +259,14 @@ def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.Data
 
 
 def change(settings: Any, changes: Sequence[str]) -> Any:
-    """A dataclass with ``key=value`` changes applied, each read in the type of its field."""
-    from dialnb.runs.profiles import Parameter, named_values
+    """Training settings with ``key=value`` changes applied, each read in the type of its field."""
+    from dialnb.runs.profiles import named_values
+    from dialnb.training.settings import FIELDS
 
-    types = {field.name: field.type.replace(" | None", "?") for field in fields(settings)}
     parsed = {}
     for key, value in named_values(changes, "--set").items():
-        check_known("training setting", key, types)
-        parsed[key] = Parameter(key, types[key], getattr(settings, key), "a training setting").parse(value)
+        check_known("training setting", key, FIELDS)
+        parsed[key] = FIELDS[key].parse(value)
     return replace(settings, **parsed)
 
 

@@ -139,17 +139,27 @@ def chosen_papers(names: Sequence[str], root: Path) -> list[str]:
 
 def parameters(profiles: Profiles) -> str:
     """Everything that can be set, with type, default per profile and meaning, as text."""
-    from dialnb.runs.profiles import SEED, show
+    from dialnb.runs.profiles import SEED
+    from dialnb.training.settings import FIELDS
+    from dialnb.typed import show
 
     lines = [f"{profiles.slug}: set with --set NAME=VALUE (seed and encoder: --seed, --encoder)"]
-    for parameter in (SEED, *profiles.parameters.values()):
-        values = [f"default {show(parameter.default)}"]
-        for name, changed in profiles.profiles.items():
-            if parameter.name in changed:
-                values.append(f"{name}: {show(changed[parameter.name])}")
-        lines.append(f"  {parameter.name}  ({parameter.allowed})")
-        lines.append(textwrap.indent(textwrap.fill(parameter.help, 106), " " * 6))
+
+    def add(title: str, about: str, values: list[str]) -> None:
+        lines.append(f"  {title}")
+        lines.append(textwrap.indent(textwrap.fill(about, 106), " " * 6))
         lines.append(f"      {'; '.join(values)}")
+
+    for parameter in (SEED, *profiles.parameters.values()):
+        name, values = parameter.name, [f"default {show(parameter.default)}"]
+        values += [f"{each}: {show(changed[name])}" for each, changed in profiles.profiles.items() if name in changed]
+        add(f"{name}  ({parameter.takes})", parameter.help, values)
+    for row, about in profiles.train.items():
+        values = ["default as printed"]
+        for each, changed in profiles.profiles.items():
+            own = [f"{name.rpartition('.')[2]} {show(changed[name])}" for name in changed if f"train.{row}." in name]
+            values += [f"{each}: {', '.join(own)}"] if own else []
+        add(f"train.{row}.SETTING  (SETTING: {', '.join(FIELDS)})", about, values)
     return "\n".join(lines)
 
 

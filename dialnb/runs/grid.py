@@ -75,6 +75,8 @@ class Model:
     - ``start``: another model, or an encoder (bundled name, folder, hub id); empty: that of the run;
     - ``data``: what the recipe reads (`dialnb.examples.readings`);
     - ``settings``: of the training, where they differ from recipe and profile; ``options``: of the loss and examples;
+    - ``as_in``: the paper whose profile trains it (empty: that of the run), ``row``: what that says in `train` of some
+      of the models of a recipe;
     - ``labels``: further columns of its rows; ``seeds``: of its trainings (empty: those of the run).
     """
 
@@ -88,12 +90,23 @@ class Model:
     pooling: str = ""
     seeds: Sequence[int] = ()
     report: int = 0  # the epoch that the rows are about, where all were kept; 0: the last
+    as_in: str = ""
+    row: str = ""
 
     @property
     def printed(self) -> TrainingSettings:
         """The settings of the paper, of a model that is trained."""
         recipe = self.recipe
         return recipe.settings if isinstance(recipe, PretrainingRecipe) else get_recipe(recipe).settings
+
+    def within(self, profile: Fields) -> Model:
+        """The model with what a profile says of its training: to all, to those of its recipe, to those of its row."""
+        if not self.recipe or isinstance(self.recipe, PretrainingRecipe):
+            return self
+        recipe, rows = get_recipe(self.recipe), profile.get("train", {})
+        settings = {key: profile[key] for key in SHARED if key in profile}
+        settings |= rows.get(recipe.family or recipe.name, {}) | rows.get(self.row, {})
+        return replace(self, settings=settings | dict(self.settings))
 
 
 Models = Mapping[str, Model]
@@ -249,8 +262,9 @@ def _look(watch: Watch, folder: Path, epoch: int, model: Encoder | Selector) -> 
     write_json(path, before + rows.to_dict("records"))
 
 
-def make_encoder(recipe: PretrainingRecipe, encoder: Encoder | None, data: Reading, name: str, folder: Path) -> Values:
+def make_encoder(recipe: PretrainingRecipe, encoder: Encoder | None, data: Reading, folder: Path) -> Values:
     """Pretrain an encoder, with the vocabulary of ``encoder`` if any, and its weights if the recipe says so."""
+    name = recipe.name or recipe.shape
     made, result = pretrain(data.read(), recipe, folder, name=name, start=encoder, cache=default_store().tokens)
     return {"encoder": made, "curve": result.curve, "training": result}
 
@@ -350,7 +364,7 @@ class Grid:
         for name, model in every.items():
             try:
                 self._check(name, model, every)
-                self.models[name] = model
+                self.models[name] = run.trained_as(model)
             except DialnbError as error:
                 self.reasons[name] = first_sentence(error)
         for reason in dict.fromkeys(self.reasons.values()):
@@ -424,7 +438,7 @@ class Grid:
     def _trainings(self, name: str, encoder: Any, seeds: Iterable[int]) -> Questions:
         model = self.models[name]
         wanted = sorted({*(model.seeds or self.run.train_seeds)}.intersection(seeds))
-        return {Question(name, seed): job_of(self.run.settings, model, encoder, seed) for seed in wanted}
+        return {Question(name, seed): job_of(self.run.profile_of(model), model, encoder, seed) for seed in wanted}
 
     def _waiting(self, start: str, result: Values, seeds: Sequence[int]) -> Questions:
         """What waited for a model: those that start from it and, with several workers, the questions to it."""
@@ -452,18 +466,13 @@ def job_of(profile: Fields, model: Model, encoder: Encoder, seed: int) -> Job:
     """The stage that trains a model from an encoder; equal models of several notebooks are the same stage."""
     if isinstance(model.recipe, PretrainingRecipe):
         recipe = replace(model.recipe, settings=scaled(model.recipe.settings, **{"seed": seed} | dict(model.settings)))
-        start = encoder if model.options.get("vocabulary", True) else None
-        given: Values = {"recipe": recipe, "encoder": start, "data": model.data}
-        return make_encoder, given | {"name": model.options.get("name", recipe.shape)}
-    own = {key: profile[key] for key in SHARED if key in profile}
-    changes = own | {"seed": seed} | dict(model.settings)
-    if changes.get("freeze", 0) < 0:  # that share of the layers, counted from below
-        changes["freeze"] = encoder.transformer.config.num_hidden_layers // -changes["freeze"]
-    settings = scaled(model.printed, **changes)
+        return make_encoder, {"recipe": recipe, "encoder": None if recipe.own_words else encoder, "data": model.data}
+    model = model.within(profile)
+    settings = scaled(model.printed, **{"seed": seed} | dict(model.settings))
     watch = model.watch
     if watch and watch.keep and not watch.evaluate and settings.epochs <= 1:
         watch = None
-    given = {"recipe": model.recipe, "encoder": encoder, "data": model.data, "settings": settings}
+    given: Values = {"recipe": model.recipe, "encoder": encoder, "data": model.data, "settings": settings}
     return train_model, given | {"options": dict(model.options), "watch": watch}
 
 

@@ -50,6 +50,7 @@ from dialnb.runs.planning import check_encoders, data_facts, encoder_facts
 from dialnb.runs.profiles import PROFILES, Settings, load_profiles, run_name
 from dialnb.runs.provenance import determinism, provenance, watch_gpus
 from dialnb.runs.stages import Jobs, StageRecord, Workers, default_cache, peak_memory
+from dialnb.training.pretrain import PretrainingRecipe
 
 AS_IT_COMES = "as it comes"
 
@@ -246,7 +247,7 @@ class Run:
         model = models[name]
         while models.get(model.start, model) is not model:  # an encoder may be a model of its own name
             model = models[model.start]
-        name = model.options.get("name") or model.start or self.start
+        name = (isinstance(model.recipe, PretrainingRecipe) and model.recipe.name) or model.start or self.start
         return f"{name}, {model.recipe}" if model.recipe == self.settings.get("raw_start") else name
 
     def corpus(self, settings: Settings | None = None) -> list[Dataset]:
@@ -291,10 +292,8 @@ class Run:
             return {}
         s = self.settings if "dialogues" in self.settings else self.elsewhere("dse")
         data, encoder = Dialogues(self.corpus(s), s["dialogues"]), load_encoder(self.settings["encoder"])
-        rate = self.settings.get("raw_learning_rate")
-        model = Model(
-            wanted[0].recipe, data=data, settings={"max_steps": None} | ({"learning_rate": rate} if rate else {})
-        )
+        own = self.settings.get("train", {}).get(wanted[0].recipe, {})
+        model = Model(wanted[0].recipe, data=data, settings={"max_steps": None} | own)
         return {raw: job_of(s, model, encoder, 1 if raw.seed is None else raw.seed) for raw in wanted}
 
     def open_raw(self, raw: RawStart, result: Fields) -> None:
@@ -305,8 +304,18 @@ class Run:
 
     def elsewhere(self, slug: str) -> Settings:
         """The settings that another notebook has in this profile, from this run's encoder and seed."""
-        other = load_profiles(slug, self.root)
-        return other.resolve(self.profile, self.settings["seed"], self.settings["encoder"])
+        if slug not in self._opened:
+            other = load_profiles(slug, self.root)
+            self._opened[slug] = other.resolve(self.profile, self.settings["seed"], self.settings["encoder"])
+        return self._opened[slug]
+
+    def profile_of(self, model: Model) -> Settings:
+        """The settings that say how a model is trained: those of this run, or of the notebook that it is from."""
+        return self.elsewhere(model.as_in) if model.as_in else self.settings
+
+    def trained_as(self, model: Model) -> Model:
+        """The model with all that the profile says of its training."""
+        return model.within(self.profile_of(model))
 
     def wants(self, name: str, **rows: Any) -> bool:
         """Whether the profile takes a model or a table: those that a list of its parameters offers must be in it. If
@@ -488,13 +497,12 @@ class Run:
 
     def save(self) -> None:
         """Write `run.json` as things stand."""
-        shown = {name: _shown(value) for name, value in self.settings.items()}
         record = {
             "slug": self.slug,
             "profile": self.profile,
             **self._state,
-            "parameters": shown,
-            "set_by_hand": {name: shown[name] for name in self.settings.by_hand},
+            "parameters": _shown(self.settings),
+            "set_by_hand": {name: _shown(self.settings[name]) for name in self.settings.by_hand},
             "started": time_of(self._began),
             "updated": time_of(time.time()),
             "seconds": round(time.time() - self._began, 3),
@@ -524,6 +532,8 @@ def _shown(value: Any) -> Any:
     """A setting as a record keeps it: runs are shared, so that folders of encoders stand there by their names."""
     if isinstance(value, tuple | list):
         return [_shown(part) for part in value]
+    if isinstance(value, Mapping):
+        return {name: _shown(part) for name, part in value.items()}
     return encoder_name(value) if isinstance(value, str) and value else value
 
 

@@ -26,6 +26,7 @@ from dialnb.models.encoder import Encoder
 from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.runs.run import AS_IT_COMES
 from dialnb.studies.shared import NAMES, from_scratch, shape_of
+from dialnb.training.recipes import get_recipe
 
 Queries = Sequence[RetrievalQuery]
 SLUG = "dialoguecse"
@@ -37,8 +38,11 @@ MATCHING = NAMED["matching"]
 """The dialogue-based rows of T2 and their options in a profile: "-s" reads one turn, "-m" several as one sequence. What
 the network of these reads is open in the paper: the context alone, or both sides; and what it is asked."""
 
+ADAPTING = ("sentences", "head_steps")
+"""The options of stage one."""
+
 OTHER_STARTS = NAMED["starts"]
-"""Lines beside the main one, by the settings of the profile that they change."""
+"""Lines beside the main one, by what they change of a profile; small encoders made here want a larger rate."""
 
 POOLS_INSTEAD = "retrieval pools rebuilt from the intents of its movie and taxi dialogues"
 WORDS_INSTEAD = "the encoder's own word vectors instead of GloVe"
@@ -150,43 +154,35 @@ def start(s: Fields, corpus: Corpus) -> Model:
     """What a corpus starts from: the encoder of its language, as it comes or made a language model again; where the
     profile names no Chinese one, one from scratch."""
     encoder = s["chinese_encoder"] if corpus.name == "ECD" else s["encoder"]
-    settings = {
-        "batch_size": s["pretrain_batch"],
-        "max_steps": s["pretrain_steps"],
-    }
+    settings = {"batch_size": s["pretrain_batch"], "max_steps": s["pretrain_steps"]}
     if not s["raw_start_per_seed"]:
         settings["seed"] = s["seed"]  # one encoder for all seeds of the trainings
     if not encoder:
         settings["epochs"] = s["pretrain_epochs"]
-        return from_scratch("mini", corpus.before, settings, vocabulary=False, name="mini-chinese")
+        return from_scratch("mini", corpus.before, settings, own_words=True, name="mini-chinese")
     if s["raw_start"] == AS_IT_COMES:
         return Model(start=encoder)
     return Model(s["raw_start"], encoder, corpus.before, settings)
 
 
 def model(recipe: str, s: Fields, corpus: Corpus, **changes: Any) -> Model:
-    """A model as DialogueCSE's notebook trains it in a profile; other notebooks ask for the same.
+    """A row of DialogueCSE's tables, with the options of a profile.
 
     Stage one, "adaptation", continues the pre-training of "BERT, CORPUS"; the others go on from there, with the lower
     half of the layers frozen. The epoch that is best on the development set of the corpus comes back.
     """
     if recipe == "adaptation":
-        settings = {name: s[parameter] for name, parameter in NAMED["adaptation"].items()}
-        options = {name: s[name] for name in ("sentences", "head_steps")}
-        given: Values = {"data": corpus.text, "start": f"BERT, {corpus.name}", "settings": settings}
+        given: Values = {"data": corpus.text, "start": f"BERT, {corpus.name}"}
     else:
-        options = {name: s[name] for name in MATCHING[recipe]}
-        own = NAMED["rates"].get(recipe, "learning_rate")
-        rate = (corpus.name == "MDC" and s[f"mdc_{own}"]) or s[own] or s["learning_rate"]
-        settings = {"epochs": s["epochs"], "learning_rate": rate, "freeze": -2}
         given = {
             "data": corpus.dialogues,
             "start": f"BERT(adapt), {corpus.name}",
-            "settings": settings,
+            "settings": {"freeze": "half"},
+            "row": f"{get_recipe(recipe).family} on {corpus.name}",
             "labels": {"model": recipe},
             "watch": corpus.watch,
         }
-    options |= changes.pop("options", {})
+    options = {name: s[name] for name in MATCHING.get(recipe, ADAPTING)} | changes.pop("options", {})
     return Model(recipe, options=options, **given | changes)
 
 
@@ -258,7 +254,7 @@ def by_intent(queries: Queries, intents: int, points: int) -> tuple[list[str], l
     return chosen["text"].tolist(), chosen["label"].tolist()
 
 
-def geometry_of(
+def sentence_geometry(
     encoder: Encoder, records: TestSet, dataset: str, geometry_sentences: int, how: str = "mean", **given: Any
 ) -> DataFrame:
     """Uniformity and alignment by intent of some sentences of the 50 most frequent intents."""

@@ -1,5 +1,5 @@
-"""What belongs to DSE alone (Learning Dialogue Representations from Consecutive Utterances): the rates of its profile,
-the drawing of pairs, and the four scores after every epoch. Models, tasks and figures are in its notebook.
+"""What belongs to DSE alone (Learning Dialogue Representations from Consecutive Utterances): the choice of
+SimCSE, the drawing of pairs, and the four scores after every epoch. Models, tasks and figures are in its notebook.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from dialnb.evaluation import (
 from dialnb.evaluation.intent import train_and_test
 from dialnb.evaluation.selection import question_answers
 from dialnb.examples.pairs import enough_words
-from dialnb.examples.readings import Dialogues, thin
-from dialnb.files import Fields, Values
+from dialnb.examples.readings import Reading, thin
+from dialnb.files import Fields
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model, Watch, agreement
+from dialnb.runs.grid import Model, Watch, agreement
 from dialnb.studies.shared import NAMES
 
 CHECKPOINTS = NAMES["dse"]["checkpoints"]
@@ -32,39 +32,22 @@ CHECKPOINTS = NAMES["dse"]["checkpoints"]
 ENCODERS = NAMES["dse"]["encoders"]
 """The encoders of T10 and T11 by hub id, as printed."""
 
-OWN = {"DSE-dropout": "dropout", "SimCSE-unsup": "simcse", "TOD-BERT": "todbert"}
-"""Recipes with settings of their own, and what the names of these open with."""
-
 TOP = ["Top-1", "Top-3", "Top-10"]
 
 
-def model(recipe: str, s: Fields, dialogues: Dialogues, **changes: Any) -> Model:
-    """A model as DSE's notebook trains it in a profile; other notebooks ask for the same.
+def model(recipe: str, data: Reading, **fields: Any) -> Model:
+    """A row of DSE's tables. Of DSE-dropout the first epoch is reported, as in the paper.
 
-    A recipe of ``OWN`` has a rate and steps of its own where the profile gives them; else DSE-dropout has the rate of
-    DSE, as its other variants have, SimCSE and TOD-BERT the printed one. Every epoch of DSE and DSE-dropout is kept for
-    Figure 3, unless that has trainings of its own, and of DSE-dropout the first is reported, as in the paper. SimCSE
-    comes back as it was when it agreed best with the development pairs of STS-B, read as it is trained: at the first
-    token or, with the option ``pooling``, by the mean.
+    SimCSE comes back as it was when it agreed best with the development pairs of STS-B, read as it is trained: at the
+    first token or, with the option ``pooling``, by the mean.
     """
-    settings = {name: s[name] for name in SHARED if name in s}
-    if recipe.startswith("DSE"):
-        settings |= {name: s[name] for name in ("learning_rate", "head_learning_rate", "epochs")}
     if recipe == "DSE-dropout":
-        settings["epochs"] = s["dropout_epochs"]
-    for name in ("learning_rate", "max_steps") if recipe in OWN else ():
-        if own := s.get(f"{OWN[recipe]}_{name}"):
-            settings[name] = own
-    given: Values = {"settings": settings}
-    if recipe in ("DSE", "DSE-dropout") and not s.get("long_dialogues"):
-        given |= {"watch": Watch(keep=True), "report": int(recipe == "DSE-dropout")}
+        fields = {"watch": Watch(keep=True), "report": 1} | fields
     if recipe == "SimCSE-unsup":
-        pairs = load("bundled/STS-B", "captions", "dev")
-        pooling = changes.get("options", {}).get("pooling", "cls")
-        given["watch"] = Watch(agreement, {"pairs": pairs, "pooling": pooling}, best="Corr")
-        if pooling == "mean" and (rate := s.get("simcse_mean_learning_rate")):
-            settings["learning_rate"] = rate
-    return Model(recipe, data=dialogues, **given | changes)
+        pooling = fields.get("options", {}).get("pooling", "cls")
+        inputs = {"pairs": load("bundled/STS-B", "captions", "dev"), "pooling": pooling}
+        fields = {"watch": Watch(agreement, inputs, best="Corr")} | fields
+    return Model(recipe, data=data, **fields)
 
 
 def pair_rows(utterances: Sequence[Utterance], other: Utterance) -> DataFrame:

@@ -26,10 +26,9 @@ def changed(model: Model, settings: Fields, **fields: Any) -> Model:
     return replace(model, settings={**model.settings, **settings}, **fields)
 
 
-def from_scratch(shape: str, data: Reading | None, settings: Fields, kind: str = "bert", **options: Any) -> Model:
-    """An encoder of this shape that is pretrained here."""
-    recipe = PretrainingRecipe(shape, kind, settings=PRINTED[f"pretraining {shape}"])
-    return Model(recipe, data=data, settings=settings, options=options)
+def from_scratch(shape: str, data: Reading | None, settings: Fields, kind: str = "bert", **words: Any) -> Model:
+    """An encoder of this shape that is pretrained here; ``words`` are further fields of its recipe."""
+    return Model(PretrainingRecipe(shape, kind, settings=PRINTED[f"pretraining {shape}"], **words), "", data, settings)
 
 
 def count_rows(

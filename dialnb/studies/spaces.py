@@ -78,7 +78,7 @@ def clusters_of(
         yield {"Silhouette": value}, {"protocol": "clean", "seed": seed, "n": len(kept)}
 
 
-def geometry_of(
+def intent_geometry(
     encoder: SupportsEncode,
     records: Dataset,
     dataset: str,

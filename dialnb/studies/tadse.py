@@ -1,6 +1,5 @@
-"""What belongs to TaDSE alone (Template-aware Dialogue Sentence Embeddings): its models in a profile, nearest
-neighbours, semantic compression, the shape of the space, and counts of its data. Models, tasks and figures are in its
-notebook.
+"""What belongs to TaDSE alone (Template-aware Dialogue Sentence Embeddings): its models, nearest neighbours, semantic
+compression, the shape of the space, and counts of its data. Models, tasks and figures are in its notebook.
 """
 
 from collections import Counter
@@ -36,7 +35,7 @@ from dialnb.examples.templates import make_template
 from dialnb.files import Fields, Values
 from dialnb.losses import semantic_compression
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import SHARED, Model
+from dialnb.runs.grid import Model
 from dialnb.studies.shared import NAMES
 
 PAIR, ALIGNED = "L_u + L_t + L_pair", "L_u + L_t' + L_pair"
@@ -78,33 +77,22 @@ def filled(sets: Mapping[str, Dataset], s: Fields, **changes: Any) -> Templates:
     return Templates([Filled(name, records, **given) for name, records in sets.items()])
 
 
-def model(
-    recipe: str,
-    s: Fields,
-    templates: Templates,
-    pooling: str | None = None,
-    **changes: Any,
-) -> Model:
-    """A model as TaDSE's notebook trains it in a profile, from the model "SimCSE"; other notebooks ask for the same.
-
-    Where the profile names no steps, models with M_A are trained longer on a single dataset. Temperature and weights
-    are those of the profile, where it has any; they are the printed ones otherwise. Training pools as the tests do.
-    """
-    longer = recipe == LOSSES[ALIGNED] and len(templates.sources) == 1
-    settings = {name: s[name] for name in (*SHARED, "steps", "learning_rate") if name in s}
-    settings["epochs"] = s["aligned_epochs" if longer else "epochs"]
+def model(recipe: str, s: Fields, templates: Templates, pooling: str | None = None, **changes: Any) -> Model:
+    """A row of TaDSE's tables, from the model "SimCSE", with the temperature and the weights of a profile, where it has
+    any. Models with M_A are trained longer on a single dataset. Training pools as the tests do."""
+    pooling = s["pooling"] if pooling is None else pooling
+    options = {"sampling": s["sampling"], "pooling": pooling or None}
     if recipe == LOSSES["L_u"]:
-        options = {"temperature": s["temperature"]}
+        options["temperature"] = s["temperature"]
     else:
-        options = {f"temperature_{term}": s["temperature"] for term in ("utterance", "template", "pair")}
+        options |= {f"temperature_{term}": s["temperature"] for term in ("utterance", "template", "pair")}
         options["weight_template"] = s["weight_template"]
         if recipe != LOSSES["L_u + L_t"]:
             options["weight_pair"] = s["weight_pair"]
-    pooling = s["pooling"] if pooling is None else pooling
-    options |= {"sampling": s["sampling"], "pooling": pooling or None}
     options = {name: value for name, value in options.items() if value is not None} | changes.pop("options", {})
-    given = {"start": "SimCSE", "settings": settings, "options": options}
-    return Model(recipe, data=templates, pooling=pooling, **given | changes)
+    longer = recipe == LOSSES[ALIGNED] and len(templates.sources) == 1
+    given = {"start": "SimCSE", "settings": {"epochs": s["aligned_epochs"]} if longer else {}}
+    return Model(recipe, data=templates, options=options, pooling=pooling, **given | changes)
 
 
 # --- nearest neighbours -----------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""What belongs to UMS alone (Utterance Manipulation Strategies for Multi-turn Response Selection): its models in a
-profile, what a selector is asked, the special tokens, the drawings. Models, tasks and figures are in its notebook.
+"""What belongs to UMS alone (Utterance Manipulation Strategies for Multi-turn Response Selection): its models, what
+a selector is asked, the special tokens, the drawings. Models, tasks and figures are in its notebook.
 """
 
 from collections.abc import Sequence
@@ -51,23 +51,21 @@ BATCH = 64
 def model(
     s: Fields, lists: Lists, tasks: Sequence[str], corpus: str = "Ubuntu", probe: int = 0, **changes: Any
 ) -> Model:
-    """A selector as UMS' notebook trains it in a profile; samples of a corpus are small and get more epochs.
+    """A row of UMS' tables: a selector, with the options of a profile.
 
     Where the profile has validation lists the epoch that finds most responses in them is kept, else the last one; with
     a ``probe`` so many test lists are scored after every epoch, original and adversarial.
     """
-    settings = {name: s[name] for name in ("learning_rate", "head_learning_rate", "warmup")}
-    settings["epochs"] = s["sample_epochs"] if corpus in CHINESE else s["epochs"]
-    settings |= changes.pop("settings", {})
-    options = {"max_length": s["max_length"], "tasks": tuple(tasks), "task_weight": s["task_weight"]}
-    options |= {"protocol": "paper", "negatives": s["negatives"]} | changes.pop("options", {})
+    options = {name: s[name] for name in ("max_length", "task_weight", "negatives")}
+    options |= {"tasks": tuple(tasks), "protocol": "paper"} | changes.pop("options", {})
     watched: Values = {}
     if corpus == "Ubuntu" and s["dev_groups"] != 0:
         watched |= {"validation": Lists(lists.parts, s["dev_groups"], "dev"), "tasks": options["tasks"]}
     if probe:
         watched["asked"] = Lists(lists.parts, probe, "test")
     watch = Watch(score_epoch, watched | {"seeds": s["adversarial_seeds"]}, best="validation") if watched else None
-    return Model("UMS", data=lists, settings=settings, options=options, watch=watch, **changes)
+    row = "UMS on a sample" if corpus in CHINESE else ""
+    return Model("UMS", data=lists, options=options, watch=watch, row=row, **changes)
 
 
 def score_epoch(
@@ -215,7 +213,7 @@ def task_scores(selector: Selector, task: str, inputs: Sequence[Input]) -> dict[
 
 
 @torch.inference_mode()
-def geometry_of(
+def selector_geometry(
     encoder: Selector,
     records: Corpora,
     dataset: str,

@@ -1,23 +1,17 @@
 """What belongs to WMDC and DiaEval alone (Dialogue Representation Learning: A New Benchmark and Weighted Contrastive
-Learning Approach): its models in a profile, a drawing, the geometry. Models, tasks and figures are in its notebook.
+Learning Approach): a drawing, the geometry. Models, tasks and figures are in its notebook.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from pandas import DataFrame
 
 from dialnb.data import Utterance
 from dialnb.evaluation import Scores, diaeval, evaluator, geometry
-from dialnb.examples.readings import Dialogues
 from dialnb.examples.windows import WINDOWS, context_length
-from dialnb.files import Fields
 from dialnb.losses import inverse_response_frequency
 from dialnb.models.encoder import Encoder
-from dialnb.runs.grid import Model
-from dialnb.studies import dse
 from dialnb.studies.shared import NAMES
 
 NAMED = NAMES["wmdc"]
@@ -26,36 +20,6 @@ CHECKPOINTS = NAMED["checkpoints"]
 
 VARIANTS = NAMED["variants"]
 """Other choices than the paper's, by name: recipe and options of the loss. All but the last have windows 1 to 3."""
-
-HEAD = 40
-"""The rate of the heads is forty times that of the encoder."""
-
-
-def model(
-    recipe: str,
-    s: Fields,
-    dialogues: Dialogues,
-    sweep: bool = False,
-    **changes: Any,
-) -> Model:
-    """A model as WMDC's notebook trains it in a profile; the baselines are those of DSE's notebook.
-
-    The points of a sweep may have fewer steps, all of them the same number.
-    """
-    if not recipe.startswith("WMDC"):
-        made = dse.model(recipe, s, dialogues, **changes)
-        return replace(made, watch=None, report=0) if recipe == "DSE" else made  # no figure shows its epochs here
-    rate = s["wmdc_learning_rate"]
-    settings = {
-        "learning_rate": rate,
-        "head_learning_rate": rate and HEAD * rate,
-        "epochs": s["wmdc_epochs"],
-        "max_steps": s["wmdc_max_steps"] or s["max_steps"],
-    }
-    if sweep and s["sweep_steps"]:  # however small the corpus is
-        settings |= {"max_steps": s["sweep_steps"], "epochs": float(s["sweep_steps"])}
-    return Model(recipe, data=dialogues, settings=settings, **changes)
-
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
@@ -71,7 +35,7 @@ def window_rows(utterances: Sequence[Utterance], counts: Sequence[int]) -> DataF
 
 
 @evaluator("geometry")
-def geometry_of(encoder: Encoder, records: DataFrame, *, dataset: str) -> Scores:
+def response_geometry(encoder: Encoder, records: DataFrame, *, dataset: str) -> Scores:
     """Uniformity and anisotropy of distinct responses, alignment of responses with their contexts, in every draw."""
     mark = f" {diaeval.separator_of(encoder)} "
     for draw, part in records.groupby("draw"):

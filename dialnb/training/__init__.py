@@ -1,8 +1,10 @@
 """One training loop for every method: objectives differ, the loop does not."""
 
-from dialnb.examples.batches import Batch, Examples
-from dialnb.training.loop import TrainingResult, train
-from dialnb.training.objective import Objective
-from dialnb.training.settings import TrainingSettings
+from dialnb import lazily
 
-__all__ = ["Batch", "Examples", "Objective", "TrainingResult", "TrainingSettings", "train"]
+ROOMS = {
+    "loop": "Batch Examples TrainingResult train",
+    "objective": "Objective",
+    "settings": "TrainingSettings",
+}
+__all__, __getattr__, __dir__ = lazily(__name__, ROOMS)

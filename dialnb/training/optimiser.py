@@ -1,6 +1,6 @@
 """What is trained, and how fast: frozen layers, parameter groups, Adam."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -10,17 +10,18 @@ from dialnb.training.objective import Objective
 from dialnb.training.settings import TrainingSettings
 
 
-def freeze_bottom_layers(transformer: Any, count: int) -> None:
-    """Freeze the embeddings and the lowest ``count`` layers (0: nothing is frozen)."""
-    if count <= 0:
+def freeze_bottom_layers(transformer: Any, frozen: int | Literal["half"]) -> None:
+    """Freeze the embeddings and the lowest ``frozen`` layers (0: nothing)."""
+    count: int = transformer.config.num_hidden_layers // 2 if isinstance(frozen, str) else frozen
+    if count == 0:
         return
     stack = stack_of(transformer)
     layers = getattr(stack, "layer", None) or getattr(stack, "block", None)
     if layers is None or count > len(layers):
         raise TrainingError(f"cannot freeze {count} layers of {type(transformer).__name__}")
-    frozen = [transformer.get_input_embeddings(), *layers[:count]]
-    frozen += [module for name, module in transformer.named_children() if name.startswith("embeddings")]
-    for module in frozen:
+    modules = [transformer.get_input_embeddings(), *layers[:count]]
+    modules += [module for name, module in transformer.named_children() if name.startswith("embeddings")]
+    for module in modules:
         module.requires_grad_(False)
 
 

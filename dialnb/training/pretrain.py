@@ -51,6 +51,8 @@ class PretrainingRecipe:
     max_length: int = 128
     mask: float = 0.2
     settings: TrainingSettings = PRINTED["pretraining mini"]
+    own_words: bool = False  # it has a vocabulary of its text, not that of the encoder it is made beside
+    name: str = ""  # of the encoder; empty: its shape
 
     def __post_init__(self) -> None:
         check_known("shape", self.shape, [*SHAPES, GOES_ON])

@@ -8,7 +8,6 @@ that move them. Both are recorded with every run.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,8 +66,9 @@ def _as_it_is(encoder: Encoder) -> Encoder:
 class Recipe:
     """A table row that is trained: its examples, its objective, its printed settings, and what it takes of the data.
 
-    ``examples(encoder, data, cache=...)`` and ``objective(encoder, ...)`` may name further parameters: these are the
-    options of the recipe (``settings``, where ``examples`` asks for it, are those of the training).
+    ``examples(encoder, data, cache=...)``, ``prepare(encoder)`` and ``objective(encoder)`` may take further parameters,
+    which are the options of the recipe: ``of_examples`` and ``of_start`` name those of the first two (``settings`` and
+    ``seed`` are of the training); all others, and ``of_both``, go to the objective.
     """
 
     name: str
@@ -81,6 +81,10 @@ class Recipe:
     heads_first: Fields = field(default_factory=dict)  # settings of a stage in which the encoder is frozen
     prepare: Callable[..., Encoder | Selector] = _as_it_is  # what is trained, made of the encoder
     kept_heads: tuple[str, ...] = ()  # parts of the objective that a test needs
+    of_examples: tuple[str, ...] = ()
+    of_start: tuple[str, ...] = ()
+    of_both: tuple[str, ...] = ()
+    family: str = ""  # whose settings it has, where profiles and `settings.yaml` name them; empty: its own
 
     def read(self, data: Sequence) -> Sequence:
         """Take what the recipe needs of the data; refuse it if no dialogue is long enough."""
@@ -96,18 +100,20 @@ class Recipe:
 
     def make_objective(self, model: Encoder | Selector, options: Fields) -> Objective:
         """Make the objective with what is left of the options; refuse those that nobody knows."""
-        read = _known(self.examples, options) | _known(self.prepare, options)
-        taken = {*read, "head_steps"} - {*_known(self.objective, options)}
+        taken = {*self.of_examples, *self.of_start, "head_steps"}.difference(self.of_both)
         return self.objective(model, **{name: value for name, value in options.items() if name not in taken})
+
+    def started(self, encoder: Encoder, options: Fields) -> Encoder | Selector:
+        """What is trained, made of the encoder (in place)."""
+        return self.prepare(encoder, **_named(self.of_start, options))
 
     def rehearse(self, encoder: Encoder, options: Fields) -> None:
         """Refuse options that the recipe does not know, before anything is read."""
-        self.make_objective(self.prepare(encoder.clone(), **_known(self.prepare, options)), options)
+        self.make_objective(self.started(encoder.clone(), options), options)
 
 
-def _known(function: Callable, options: Fields) -> Values:
-    """The options that a function names."""
-    return {name: value for name, value in options.items() if name in signature(function).parameters}
+def _named(names: Sequence[str], options: Fields) -> Values:
+    return {name: options[name] for name in names if name in options}
 
 
 class Fitted(NamedTuple):
@@ -116,6 +122,11 @@ class Fitted(NamedTuple):
     model: Encoder | Selector
     objective: Objective
     result: TrainingResult
+
+
+def _of(family: str, **fields: Any) -> Callable[..., Recipe]:
+    """Make recipes with the settings of a family."""
+    return partial(Recipe, family=family, settings=PRINTED[family], **fields)
 
 
 def _sized(kind: type[Objective], **fixed: Any) -> Callable[..., Objective]:
@@ -208,7 +219,7 @@ def wmdc(windows: Sequence[int] = WINDOWS, weighting: str | None = "irf", mask_d
     objective = _sized(PairObjective, loss="weighted_symmetric", head="linear", windows=tuple(windows))
     name = "WMDC" if tuple(windows) == WINDOWS else f"WMDC {{{','.join(map(str, windows))}}}"
     name += {"irf": "", None: " w/o IRF"}.get(weighting, f", {weighting}") + ", masked" * mask_duplicates
-    return Recipe(name, "wmdc", examples, objective, PRINTED["WMDC"], least=min(windows) + 1)
+    return _of("WMDC")(name, "wmdc", examples, objective, least=min(windows) + 1)
 
 
 # --- TaDSE ------------------------------------------------------------------------------------------------------------
@@ -225,10 +236,9 @@ def _tadse(name: str, examples: Callable[..., Examples], make: Callable[..., Obj
             head[0].load_state_dict(dense.state_dict())
         return made
 
-    heads = ("head", "alignment")
-    return Recipe(
-        name, "tadse", examples, objective, PRINTED["TaDSE"], list, kept_heads=heads, prepare=add_placeholders
-    )
+    made = _of("TaDSE", reads=list, prepare=add_placeholders, kept_heads=("head", "alignment"))
+    taken = {"of_examples": ("max_length", "sampling"), "of_start": ("seed", "placeholders")}
+    return made(name, "tadse", examples, objective, **taken)
 
 
 # --- DialogueCSE ------------------------------------------------------------------------------------------------------
@@ -277,24 +287,39 @@ def _manipulation_losses(selector: Selector, tasks: Sequence[str] = TASKS, task_
 ALONE = {"learning_rate": 1e-3, "schedule": "constant", "warmup": 0.0, "max_steps": 300}
 """A fresh word head would pull the words of the encoder apart, so it learns alone at first."""
 
-_dse = partial(Recipe, paper="dse", objective=_hard_negatives, settings=PRINTED["DSE"])
-_dialoguecse = partial(Recipe, paper="dialoguecse", settings=PRINTED["DialogueCSE"], reads=_as_lists, least=2)
+_hard_negative_pairs: dict[str, Any] = {"paper": "dse", "objective": _hard_negatives}
+_dse = _of("DSE", **_hard_negative_pairs)
+_groups_of_replies: dict[str, Any] = {"paper": "dialoguecse", "reads": _as_lists, "least": 2}
+_groups_of_replies["of_examples"] = ("settings", "negatives", "turns", "sides", "flat", "max_length")
+_dialoguecse = _of("DialogueCSE", **_groups_of_replies, examples=_groups)
 _contexts_of_siamese = {"SiameseBERT-s": partial(_groups, turns=1), "SiameseBERT-m": partial(_groups, flat=True)}
-_ums = partial(Recipe, paper="ums", settings=PRINTED["UMS"], reads=_as_replies, least=2, prepare=Selector)
-_marked = partial(_ums, settings=PRINTED["next sentences"], prepare=add_marks)
-_words_alone = partial(Recipe, objective=MaskedLanguageModel, reads=list)
+_lists_of_replies: dict[str, Any] = {"paper": "ums", "reads": _as_replies, "least": 2}
+_ums = _of(
+    "UMS",
+    **_lists_of_replies,
+    prepare=Selector,
+    of_examples=("max_length", "tasks", "protocol", "negatives"),
+    of_start=("seed", "max_length", "dropout"),
+    of_both=("tasks",),
+)
+_marks: dict[str, Any] = _lists_of_replies | {
+    "prepare": add_marks,
+    "of_examples": ("max_length",),
+    "of_start": ("seed",),
+}
+_words_alone: dict[str, Any] = {"objective": MaskedLanguageModel, "reads": list}
 
 RECIPES = {
     recipe.name: recipe
     for recipe in (
         _dse("DSE", examples=_pairs(1), least=2),
-        _dse("DSE-dropout", examples=_dropout, settings=PRINTED["DSE-dropout"]),
+        _of("DSE-dropout", **_hard_negative_pairs)("DSE-dropout", examples=_dropout),
         _dse("DSE 2-1", examples=_pairs(2), least=3),
         _dse("DSE 3-1", examples=_pairs(3), least=4),
         _dse("DSE 123-1", examples=_pairs(1, 2, 3), least=2),
         _dse("DSE-dianli", examples=_pairs(1, min_words=0), least=2),
-        _dse("SimCSE-unsup", examples=_dropout, objective=_simcse, settings=PRINTED["SimCSE"]),
-        _dse("TOD-BERT", examples=_contexts, objective=_contrast_and_words, settings=PRINTED["TOD-BERT"], least=2),
+        _of("SimCSE-unsup")("SimCSE-unsup", "dse", _dropout, _simcse),
+        _of("TOD-BERT")("TOD-BERT", "dse", _contexts, _contrast_and_words, least=2),
         *(wmdc(windows, weighting) for windows in WINDOW_SETS for weighting in ("irf", None)),
         wmdc(weighting="inverse square root"),
         wmdc(mask_duplicates=True),
@@ -302,40 +327,32 @@ RECIPES = {
         _tadse("TaDSE L_u + L_t", template_examples, _sized(TemplateObjective, weight_pair=0.0)),
         _tadse("TaDSE", template_examples, _sized(TemplateObjective)),
         _tadse("TaDSE w/ MLP", template_examples, _sized(TemplateObjective, aligned=True)),
-        _words_alone(
-            "masked words",
-            paper="",
-            examples=_words,
-            settings=PRINTED["masked words"],
-            heads_first=ALONE,
-            prepare=lay_out_as_bert,
+        _of("masked words", **_words_alone, of_examples=("held_out",))(
+            "masked words", "", _words, heads_first=ALONE, prepare=lay_out_as_bert
         ),
-        _words_alone(
-            "adaptation",
-            paper="dialoguecse",
-            examples=_sentences,
-            settings=PRINTED["adaptation"],
-            heads_first={"learning_rate": 1e-3, "max_steps": 300},
+        _of("adaptation", **_words_alone, of_examples=("sentences", "max_length"))(
+            "adaptation", "dialoguecse", _sentences, heads_first={"learning_rate": 1e-3, "max_steps": 300}
         ),
         *(
-            _dialoguecse(name + reading, examples=examples, objective=_sized(SiameseObjective, **options))
+            _of(name, **_groups_of_replies)(
+                name + reading, examples=examples, objective=_sized(SiameseObjective, **options)
+            )
             for name, examples in _contexts_of_siamese.items()
             for reading, options in (("", {}), (", both sides", {"both": True}), (", pointwise", {"pointwise": True}))
         ),
-        _dialoguecse("DialogueCSE I1", examples=_groups, objective=_sized(MatchingGuidedObjective, aggregation="I1")),
-        _dialoguecse("DialogueCSE I2", examples=_groups, objective=_sized(MatchingGuidedObjective)),
+        _dialoguecse("DialogueCSE I1", objective=_sized(MatchingGuidedObjective, aggregation="I1")),
+        _dialoguecse("DialogueCSE I2", objective=_sized(MatchingGuidedObjective)),
         _ums("UMS", examples=manipulation_examples, objective=_manipulation_losses),
         _ums(
             "selection",
             examples=partial(manipulation_examples, tasks=()),
             objective=partial(_manipulation_losses, tasks=()),
         ),
-        _marked("next sentences", examples=next_sentence_examples, objective=NextSentencePrediction),
-        _marked(
-            "replaced tokens",
-            examples=replaced_token_examples,
-            objective=replaced_token_detection,
-            settings=PRINTED["replaced tokens"],
+        _of("next sentences", **_marks)(
+            "next sentences", examples=next_sentence_examples, objective=NextSentencePrediction
+        ),
+        _of("replaced tokens", **_marks)(
+            "replaced tokens", examples=replaced_token_examples, objective=replaced_token_detection
         ),
     )
 }
@@ -378,9 +395,9 @@ def fit(
     """
     recipe = get_recipe(recipe)
     settings, options = settings or recipe.settings, dict(options or {})
-    model = recipe.prepare(encoder, **_known(recipe.prepare, options | {"seed": settings.seed}))
+    model = recipe.started(encoder, options | {"seed": settings.seed})
     encoder = model.encoder if isinstance(model, Selector) else model
-    wanted = _known(recipe.examples, options | {"settings": settings})
+    wanted = _named(recipe.of_examples, options | {"settings": settings})
     examples = recipe.examples(encoder, recipe.read(data), cache=cache, **wanted)
     share = getattr(examples, "share", 1.0)  # of the data, where no more is ever looked at
     with seeded(settings.seed):

@@ -1,21 +1,13 @@
 """What a training run is made of, apart from data and objective; and the learning-rate schedules of the papers."""
 
-from __future__ import annotations  # the command line reads types as they are written
-
 import math
 from dataclasses import dataclass
+from typing import Annotated, Literal, get_type_hints
 
-from dialnb.errors import BadParameter, check_known
+from pydantic import Field
+
 from dialnb.files import read_yaml
-
-CHOICES = {
-    "schedule": ("constant", "linear", "onecycle"),
-    "optimiser": ("adam", "adamw"),
-    "precision": ("float32", "bfloat16", "float64"),
-}
-LEAST = {"weight_decay": "0 or above", "freeze": "0 or above"}
-POSITIVE = ("batch_size", "epochs", "steps", "max_steps", "learning_rate", "head_learning_rate", "clip", "chunk")
-LEAST |= dict.fromkeys((*POSITIVE, "checkpoint_every", "evaluate_every"), "above 0")
+from dialnb.typed import LARGEST, Above0, Count, Parameter, Rate
 
 
 @dataclass(frozen=True)
@@ -25,42 +17,34 @@ class TrainingSettings:
     With ``steps`` there are exactly so many, however many epochs these are: trainings on data of unequal size compare.
 
     ``chunk`` bounds how many examples a process holds activations for: a larger batch goes through a gradient cache
-    with the same gradient. ``freeze`` counts frozen bottom layers (embeddings freeze with the first). The last batch
-    of an epoch may be smaller than the others; ``drop_last`` leaves it out. Whoever watches a training looks at its
-    encoder every ``evaluate_every`` steps (None: after whole epochs).
+    with the same gradient. ``freeze`` counts frozen bottom layers, or is "half" of them (embeddings freeze with the
+    first). The last batch of an epoch may be smaller than the others; ``drop_last`` leaves it out. Whoever watches a
+    training looks at its encoder every ``evaluate_every`` steps (None: after whole epochs).
     """
 
-    batch_size: int = 1024
-    epochs: float = 1.0
-    steps: int | None = None
-    max_steps: int | None = None
-    learning_rate: float = 3e-6
-    head_learning_rate: float | None = None
-    schedule: str = "constant"
-    warmup: float = 0.0
-    optimiser: str = "adam"
-    weight_decay: float = 0.0
-    clip: float | None = None
-    precision: str = "float32"
+    batch_size: Count = 1024
+    epochs: Above0 = 1.0
+    steps: Count | None = None
+    max_steps: Count | None = None
+    learning_rate: Rate = 3e-6
+    head_learning_rate: Rate | None = None
+    schedule: Literal["constant", "linear", "onecycle"] = "constant"
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    optimiser: Literal["adam", "adamw"] = "adam"
+    weight_decay: Annotated[float, Field(ge=0, le=LARGEST)] = 0.0
+    clip: Above0 | None = None
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
     attention_dropout: bool = True
-    freeze: int = 0
-    chunk: int | None = None
+    freeze: Annotated[int, Field(ge=0, le=LARGEST)] | Literal["half"] = 0
+    chunk: Count | None = None
     drop_last: bool = False
-    seed: int = 1
-    checkpoint_every: int = 500
-    evaluate_every: int | None = None
+    seed: Annotated[int, Field(ge=0, le=LARGEST)] = 1
+    checkpoint_every: Count = 500
+    evaluate_every: Count | None = None
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            check_known(name, getattr(self, name), known)
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not (0 <= value < math.inf and (value or least != "above 0")):
-                raise BadParameter(f"{name} must be {least} and finite, but is {value}")
-        if not 0 <= self.seed < 2**31:
-            raise BadParameter(f"seed must be a whole number from 0 to {2**31 - 1}, but is {self.seed}")
-        if not 0 <= self.warmup < 1:
-            raise BadParameter(f"warmup is a share of all steps, from 0 to below 1, but is {self.warmup}")
+        for name, parameter in FIELDS.items():
+            parameter.check(getattr(self, name))
 
     def total_steps(self, steps_per_epoch: int) -> int:
         if self.steps is not None:
@@ -93,6 +77,9 @@ def _one_cycle(step: int, total: int, start: float, top: float, end: float) -> f
         before, after, place = top, end, (step - turn) / (total - 1 - turn)
     return after + (before - after) / 2 * (1 + math.cos(math.pi * place))
 
+
+FIELDS = {name: Parameter(name, kind) for name, kind in get_type_hints(TrainingSettings, include_extras=True).items()}
+"""What each of the settings takes."""
 
 PRINTED = {name: TrainingSettings(**given) for name, given in read_yaml(__file__, "settings.yaml").items()}
 """What the papers print, by recipe or paper."""
