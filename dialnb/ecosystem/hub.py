@@ -22,11 +22,11 @@ def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
     """Every score of a model, the mean of its tidy rows over seeds; floors are left out."""
     scored = rows[(rows["model"] == model) & rows["dataset"].notna() & (rows["protocol"] != "floor")]
     settings = [name for name in scored if name not in LEFT_OUT.split() and scored[name].notna().any()]
-    found = []
+    results = []
     for keys, value in scored.groupby([*SCORE, *settings], sort=False, dropna=False)["value"].mean().items():
         task, dataset, metric, protocol, *chosen = keys
         words = [f"{name} {setting}" for name, setting in zip(settings, chosen) if pd.notna(setting)]
-        found.append(
+        results.append(
             EvalResult(
                 task_type=task.lower(),  # scores of one type and dataset are one entry
                 task_name=task,
@@ -37,7 +37,7 @@ def eval_results(rows: pd.DataFrame, model: str) -> list[EvalResult]:
                 metric_value=round(float(value), 4),
             )
         )
-    return found
+    return results
 
 
 def own_rows(rows: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -70,8 +70,8 @@ def push(folder: Path, repository: str) -> str:
         raise Offline(f"{folder} was not uploaded to {repository}: DIALNB_OFFLINE is set")
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     try:
-        made = hub.create_repo(repository, exist_ok=True)
-        hub.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Encoder exported by dialnb")
+        address = hub.create_repo(repository, exist_ok=True)
+        hub.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message="Encoder exported by dialnb")
     except (OSError, RuntimeError, ValueError) as error:
         raise DataError(f"{folder} was not uploaded to {repository}: {str(error).splitlines()[0]}") from error
-    return str(made)
+    return str(address)

@@ -279,11 +279,11 @@ class MatchingGuidedLoss(DialogueLoss):
         states = []
         masks = []
         for features in columns:
-            made = self.model(dict(features))
-            mask = made["attention_mask"].bool()
-            said = mask.sum(1, keepdim=True) > self.special
-            states.append(made["token_embeddings"].transpose(0, 1))
-            masks.append((mask & said).T)
+            outputs = self.model(dict(features))
+            mask = outputs["attention_mask"].bool()
+            has_words = mask.sum(1, keepdim=True) > self.special
+            states.append(outputs["token_embeddings"].transpose(0, 1))
+            masks.append((mask & has_words).T)
         return pad_sequence(states).permute(2, 1, 0, 3), pad_sequence(masks).permute(2, 1, 0)
 
     def forward(self, sentence_features: Features, labels: Tensor | None = None) -> Tensor:

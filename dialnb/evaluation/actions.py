@@ -53,15 +53,15 @@ def act_tagging_examples(
     """
     examples = []
     for dialogue in dialogues:
-        said = dialogue.utterances
-        targets = [i for i, utterance in enumerate(said) if utterance.speaker == "system" and utterance.acts]
+        utterances = dialogue.utterances
+        targets = [i for i, utterance in enumerate(utterances) if utterance.speaker == "system" and utterance.acts]
         for target in targets if every else targets[-1:]:
-            parts = [f"[SEP] {utterance.text}" for utterance in said[:target]]
+            parts = [f"[SEP] {utterance.text}" for utterance in utterances[:target]]
             if target_in_input:
-                parts.append(f"[SEP] [SEP] {said[target].text}")
-                parts += [f"[SEP] {utterance.text}" for utterance in said[target + 1 : target + 2]]
+                parts.append(f"[SEP] [SEP] {utterances[target].text}")
+                parts += [f"[SEP] {utterance.text}" for utterance in utterances[target + 1 : target + 2]]
             text = " ".join(" ".join(parts).split()[-KEPT_WORDS:])
-            examples.append(ActionExample(text, said[target].acts, split=dialogue.split))
+            examples.append(ActionExample(text, utterances[target].acts, split=dialogue.split))
     return examples
 
 

@@ -68,7 +68,7 @@ def build_adversarial(groups: Groups, seed: int = 0, kind: str = "random") -> Ad
         negatives = [i for i, label in enumerate(group.labels) if not label]
         usable = [i for i, text in enumerate(group.context) if text.strip() and text.strip() not in true]
         needed = {"usable context utterance": usable, "negative candidate": negatives, "true response": true}
-        absent = [name for name, found in needed.items() if not found]
+        absent = [name for name, choices in needed.items() if not choices]
         if absent:
             left_out[f"no {absent[0]}"] += 1
             continue
@@ -160,13 +160,13 @@ def evaluate_adversarial_items(
         labels = np.array([group.labels for group in changed.groups])
         scores = np.asarray(scorer(changed.groups), np.float64)
         for ties, protocol in PROTOCOLS.items():
-            found = adversarial_items(original[kept], scores, labels, replaced, ties)
+            measured = adversarial_items(original[kept], scores, labels, replaced, ties)
             for metric in (recall, "MRR"):
-                found[f"Drop {metric}"] = found[f"Original {metric}"] - found[f"Adversarial {metric}"]
-            values = {name: part.mean() for name, part in found.items()}
+                measured[f"Drop {metric}"] = measured[f"Original {metric}"] - measured[f"Adversarial {metric}"]
+            values = {name: part.mean() for name, part in measured.items()}
             rows += tidy_rows(values, n=len(kept), ties=ties, protocol=protocol, seed=seed, **shared)
             if ties == "against":
                 for name in (f"Original {recall}", f"Adversarial {recall}", f"Drop {recall}", "Adversarial first"):
-                    items.append(DataFrame({"metric": name, "item": kept, "value": found[name]}))
+                    items.append(DataFrame({"metric": name, "item": kept, "value": measured[name]}))
     means = concat(items).groupby(["metric", "item"], sort=False)["value"].mean().reset_index()
     return tidy_frame(rows), means.assign(protocol="paper", **shared)

@@ -66,7 +66,7 @@ def separator_of(encoder: SupportsEncode) -> str:
 
 def short_enough(item: InferenceItem) -> bool:
     """Is the dialogue shorter than 256 words and punctuation marks?"""
-    return sum(len(re.findall(r"\w+|[^\w\s]", said)) for said in item.utterances) < LONGEST
+    return sum(len(re.findall(r"\w+|[^\w\s]", text)) for text in item.utterances) < LONGEST
 
 
 def asked_actions(

@@ -67,9 +67,9 @@ class Lexical:
     def counts(self, ids: Sequence[Integers]) -> sparse.csr_matrix:
         """How often each piece occurs in each sequence [n, vocabulary]."""
         flat, starts = joined(ids, np.int64), offsets_of([len(row) for row in ids])
-        found = sparse.csr_matrix((np.ones(len(flat)), flat, starts), (len(ids), len(self.tokenizer)))
-        found.sum_duplicates()
-        return found
+        matrix = sparse.csr_matrix((np.ones(len(flat)), flat, starts), (len(ids), len(self.tokenizer)))
+        matrix.sum_duplicates()
+        return matrix
 
     def documents(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Counts as vectors of what is looked for; a dot product with :meth:`queries` is the score."""

@@ -117,8 +117,8 @@ def probe_texts(
     parts = (train, targets[0]), (held_out, targets[1])
     if kind == "hidden":
         device = getattr(getattr(encoder, "encoder", encoder), "device", "cpu")
-        found = fit_hidden(*parts, score, device=device)
-        return found.logits(test), {"method": "hidden layer", "penalty": found.penalty, "rate": found.rate}
+        layer = fit_hidden(*parts, score, device=device)
+        return layer.logits(test), {"method": "hidden layer", "penalty": layer.penalty, "rate": layer.rate}
     probe = fit_linear(*parts, score)
     return probe.logits(test), {"method": "linear probe", "penalty": probe.penalty}
 

@@ -99,7 +99,7 @@ def each_group(evaluate: Callable[[list], DataFrame], items: Sequence, groups: n
     """Tidy rows of every group of test items, scored by itself; the groups are numbered by ``seed``."""
     rows = []
     for group in np.unique(groups).tolist():
-        part = [item for item, own in zip(items, groups) if own == group]
+        part = [item for item, number in zip(items, groups) if number == group]
         rows.append(evaluate(part).assign(seed=group, n=len(items)))
     return stacked(rows)
 
@@ -176,11 +176,11 @@ def list_metrics(
     if not kept.any():
         raise DataError(f"none of the {len(ranked)} candidate lists has a positive: there is nothing to rank")
     ranked = ranked[kept]
-    found = ranked.cumsum(1)
-    total, width = found[:, -1], ranked.shape[1]
-    values = {f"R{width}@{k}": found[:, min(k, width) - 1] / total for k in ks}
+    hits = ranked.cumsum(1)
+    total, width = hits[:, -1], ranked.shape[1]
+    values = {f"R{width}@{k}": hits[:, min(k, width) - 1] / total for k in ks}
     values["MRR"] = 1 / (ranked.argmax(1) + 1)
-    values["MAP"] = (found / np.arange(1, width + 1) * ranked).sum(1) / total
+    values["MAP"] = (hits / np.arange(1, width + 1) * ranked).sum(1) / total
     values["P@1"] = ranked[:, 0]
     return values
 

@@ -129,9 +129,9 @@ def _lists(records: Dataset) -> list[SelectionGroup]:
 def _parts(records: Dataset, splits: tuple[str, ...]) -> list[Dataset]:
     parts = [records.filter(split=split) for split in splits]
     if not all(map(len, parts)):
-        found = ", ".join(sorted(set(records.column("split"))))
+        there = ", ".join(sorted(set(records.column("split"))))
         told = "fill in its column 'split'; where it has none, a fifth of every intent can be held out"
-        raise DataError(f"{records.name} should have the splits {', '.join(splits)}, but has {found}: {told}")
+        raise DataError(f"{records.name} should have the splits {', '.join(splits)}, but has {there}: {told}")
     return parts
 
 

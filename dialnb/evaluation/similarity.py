@@ -50,10 +50,10 @@ def evaluate_similarity(
     many ``groups`` of pairs (:func:`~dialnb.evaluation.metrics.group_values`), of all or those of a ``split``."""
     pairs = thin([pair for pair in records if split in ("", pair.split)], limit)
     first, second = ([getattr(pair, side) for pair in pairs] for side in ("first", "second"))
-    (found,) = cosines(encoder, first, second, max_length=max_length, **encoding)
+    (cosine,) = cosines(encoder, first, second, max_length=max_length, **encoding)
     gold = np.array([pair.score for pair in pairs])
     dealt = item_groups(range(len(pairs)), max(1, min(groups, len(pairs) // 2)))  # two pairs are left without any
-    yield from group_scores(lambda rows: {"Corr": spearman(gold[rows], found[rows])}, dealt)
+    yield from group_scores(lambda rows: {"Corr": spearman(gold[rows], cosine[rows])}, dealt)
 
 
 @evaluator("NLI probe")
@@ -135,14 +135,14 @@ def evaluate_retrieval(
     scores = listed_scores(once, asked, [text_of[name] for name in listed], sizes, settings, settings)
     relevant = np.array([len(query.positives) for query in kept])
     labels = (np.arange(sizes.max()) < relevant[:, None]).astype(np.int64)
-    found = list_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
+    measured = list_metrics(pad_lists(scores, sizes, -np.inf), labels, ks=())
     floors = np.array([chance(int(r), int(size)) for r, size in zip(relevant, sizes)])
     dealt = item_groups(range(len(kept)), groups)
 
     def percent(each: dict[str, ndarray], rows: ndarray) -> dict[str, float]:
         return {metric: 100 * each[metric][rows].mean() for metric in ("MAP", "MRR")}
 
-    for protocol, each in (("paper", found), ("floor", dict(zip(("MAP", "MRR"), floors.T)))):
+    for protocol, each in (("paper", measured), ("floor", dict(zip(("MAP", "MRR"), floors.T)))):
         yield from group_scores(
             partial(percent, each),
             dealt,

@@ -25,13 +25,13 @@ from dialnb.examples.readings import Limit, thin
 
 def poolings_of(encoder: SupportsEncode, records: Dataset, dataset: str, limit: Limit, **few: Any) -> DataFrame:
     """Few-shot prototypes read with the mean and with the first token, on development (if any) and test utterances."""
-    found = []
+    parts = []
     for split in ("dev", "test"):
         known, asked = train_and_test(records, limit, split)
         for pooling in ("mean", "cls") if asked else ():
             rows = evaluate_prototypes(encoder, known, asked, dataset=dataset, pooling=pooling, **few)
-            found.append(rows.assign(pooling=pooling, split=split))
-    return stacked(found)
+            parts.append(rows.assign(pooling=pooling, split=split))
+    return stacked(parts)
 
 
 def candidates_of(
@@ -59,9 +59,9 @@ def nli_triples(items: Sequence) -> list[tuple[str, str, str]]:
         premise, hypothesis = item.utterances
         by_premise.setdefault(premise, {}).setdefault(item.label, hypothesis)
     triples = []
-    for premise, said in by_premise.items():
-        if "entailment" in said and "contradiction" in said:
-            triples.append((premise, said["entailment"], said["contradiction"]))
+    for premise, hypotheses in by_premise.items():
+        if "entailment" in hypotheses and "contradiction" in hypotheses:
+            triples.append((premise, hypotheses["entailment"], hypotheses["contradiction"]))
     return triples
 
 
