@@ -29,6 +29,7 @@ from dialnb.evaluation import (
 )
 from dialnb.evaluation.intent import knn_predictions
 from dialnb.evaluation.projection import project
+from dialnb.evaluation.sampling import parts_of
 from dialnb.examples.readings import Filled, Limit, Templates, thin
 from dialnb.examples.recogniser import default_recogniser
 from dialnb.examples.templates import make_template
@@ -98,12 +99,6 @@ def model(recipe: str, s: Fields, templates: Templates, pooling: str | None = No
 # --- nearest neighbours -----------------------------------------------------------------------------------------------
 
 
-def parts_of(records: Dataset, limit: Limit, references: Limit, split: str = "test") -> tuple[Examples, Examples]:
-    """Training utterances to look among, and test utterances (out-of-scope ones are a class of their own)."""
-    known = thin(records.filter(split="train"), references)
-    return known, thin(records.filter(split=split), limit)
-
-
 def neighbours_of(
     encoder: Encoder,
     records: Dataset,
@@ -115,7 +110,7 @@ def neighbours_of(
     split: str = "test",
 ) -> Answers:
     """Intent accuracy by the k nearest of all training utterances, and whether each test utterance was right."""
-    known, asked = parts_of(records, limit, references, split)
+    known, asked = parts_of(records, ("train", split), limit, references)
     pooling = pooling or encoder.pooling
     among, queries = (
         encode(encoder, [row.text for row in part], pooling=pooling, max_length=LENGTH) for part in (known, asked)
@@ -139,7 +134,7 @@ def nearest_rows(
 
 def majority_of(encoder: Any, records: Dataset, dataset: str, limit: Limit, references: Limit) -> Answers:
     """The floor of `neighbours_of`: the most frequent intent of the training utterances; no encoder is asked."""
-    known, asked = parts_of(records, limit, references)
+    known, asked = parts_of(records, limit=limit, train_limit=references)
     answer = Counter(row.intent for row in known).most_common(1)[0][0]
     return scored({1: answer}, np.array([row.intent for row in asked]), dataset, pooling="")
 
@@ -224,7 +219,7 @@ def compression_of(
     best on development data, with gold templates, are marked as ``chosen``; of it there are items."""
     model, parts = Compressed(encoder, layers, reading), []
     for split in ("dev", "test"):
-        known, asked = parts_of(records, limit, references, split)
+        known, asked = parts_of(records, ("train", split), limit, references)
         means = model.templates(known)
         kinds = {"gold": model.templates(asked), "retrieved": model.retrieved(asked, means)}
         for ratio in ratios:
@@ -263,7 +258,7 @@ def space_of(
     ``folds`` disjoint parts as replicates (protocol ``folds``), since one value has no interval."""
     from sklearn.metrics import silhouette_score
 
-    _, test = parts_of(records, limit, 1)
+    test = thin(records.filter(split="test"), limit)
     model, intents = Compressed(encoder), np.array([row.intent for row in test])
     templates = model.templates(test)
     order = np.random.default_rng(24).permutation(len(test))
@@ -290,7 +285,7 @@ def plane_of(
     seed: int,
 ) -> DataFrame:
     """F4, F9, F10: the test utterances of a dataset in a plane, compressed by ``ratio``."""
-    _, test = parts_of(records, limit, 1)
+    test = thin(records.filter(split="test"), limit)
     model = Compressed(encoder)
     plane = project(model.vectors(test, model.templates(test), ratio), method, seed=seed)
     shared = [row.text for row in test] if records.name.startswith("bundled/") else ""
