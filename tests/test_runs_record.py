@@ -380,3 +380,12 @@ def test_a_run_joins_once_and_only_a_record_of_the_same_settings(runs, second, p
     pd.DataFrame({"item": [1], "value": [0.0]}).to_csv(second / "items.csv.xz", index=False)
     with pytest.raises(DataError, match=r"only one of them has items"):
         records.pool(second, project)
+
+
+def test_a_record_with_flat_names_of_settings_compares_with_a_run_that_has_them_by_training():
+    flat = {"learning_rate": 1e-4, "epochs": None, "adapt_batch": 256, "mdc_learning_rate": 1e-5, "seed": 1}
+    train = {"DialogueCSE": {"learning_rate": 1e-4}, "adaptation": {"batch_size": 256}, "SiameseBERT-s": {}}
+    train |= {"DialogueCSE on MDC": {"learning_rate": 1e-5}}
+    old, new = ({"slug": "dialoguecse", "parameters": each} for each in (flat, {"train": train, "seed": 1}))
+    assert records.by_training(old) == records.by_training(new)
+    assert records.by_training(new)["train.DialogueCSE on MDC.learning_rate"] == 1e-5

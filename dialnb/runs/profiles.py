@@ -136,9 +136,10 @@ class Profiles:
         helps = {"seed": SEED.help} | {name: p.help for name, p in self.parameters.items()}
         for source, changes in ((f"profile {profile}", self.profiles[profile]), (BY_HAND, by_hand)):
             for name, value in changes.items():
-                parameter, (*_, row, key) = self.parameter(name), ("", *name.split("."))
-                place = train[row] if row else values
-                place[key], origin[name], helps[name] = parameter.check(value), source, parameter.help
+                parameter = self.parameter(name)
+                row, _, key = name.removeprefix("train.").rpartition(".")
+                (train[row] if row else values)[key] = parameter.check(value)
+                origin[name], helps[name] = source, parameter.help
         return Settings(MappingProxyType(values | ({"train": train} if train else {})), origin, helps)
 
     def takes(self, name: str, settings: Fields) -> bool:
@@ -156,10 +157,8 @@ class Profiles:
 
     def parameter(self, name: str) -> Parameter:
         """What is known of a parameter, or of a setting of a training by its full name."""
-        room, _, rest = name.partition(".")
-        if rest and self.train:
-            check_known("parameter with further names", room, ["train"])
-            row, _, key = rest.rpartition(".")
+        if name.startswith("train."):
+            row, _, key = name.removeprefix("train.").rpartition(".")
             check_known(f"training of {self.slug}", row or key, self.train)
             check_known("training setting", key, FIELDS)
             return Parameter(name, FIELDS[key].kind, help=self.train[row])
