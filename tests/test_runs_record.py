@@ -302,7 +302,7 @@ def test_a_run_that_joined_a_record_is_not_counted_again_beside_it(runs, second,
     place, _ = records.record(runs[1], project)
     records.pool(second, project)
     (group,) = gather([second, runs[1], place])
-    assert group.folders == (place,) and len(group.results) == len(read_rows(place))
+    assert [run.folder for run in group.runs] == [place] and len(group.results) == len(read_rows(place))
 
 
 def test_a_run_of_fewer_models_joins_and_the_record_says_so(runs, second, project, tmp_path):
