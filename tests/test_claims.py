@@ -17,8 +17,8 @@ from scipy import stats
 
 from dialnb.claims import Case, Claim, Verdict, judge_claims, load_claims, parse_claims, verdict_text
 from dialnb.claims import judge as judge_case
-from dialnb.claims.case import Unjudged
-from dialnb.claims.evidence import BY, Lacking
+from dialnb.claims.definitions import BY
+from dialnb.claims.evidence import Lacking, Unjudged
 from dialnb.claims.intervals import (
     Interval,
     Part,

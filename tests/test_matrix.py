@@ -21,7 +21,8 @@ from tiny import one_layer
 
 from dialnb import cli
 from dialnb.claims import judge_claims, load_claims
-from dialnb.claims.papers import FLOORS, OWN, compare_table, load_paper
+from dialnb.claims.comparison import compare_table
+from dialnb.claims.papers import FLOORS, OWN, load_paper
 from dialnb.claims.ranks import friedman, nemenyi_difference, ranks_of
 from dialnb.data import load
 from dialnb.ecosystem import hub

@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from dialnb.claims.comparison import Estimate, _mean
+from dialnb.claims.comparison import Estimate, _mean, compare_table
 from dialnb.claims.papers import (
     FLOORS,
     SLUGS,
     STUDIES,
     Paper,
-    compare_table,
     load_cells,
     load_paper,
     parse_paper,

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from dialnb import plots
 from dialnb.claims import judge_claims
-from dialnb.claims.papers import compare_table
+from dialnb.claims.comparison import compare_table
 from dialnb.explore.maps import SpaceMap
 from dialnb.explore.panels import table
 from dialnb.files import project_root

@@ -13,7 +13,8 @@ import tiny
 from shared import from_notebook
 
 from dialnb.claims import load_claims
-from dialnb.claims.papers import compare_table, published
+from dialnb.claims.comparison import compare_table
+from dialnb.claims.papers import published
 from dialnb.data import Dataset, load
 from dialnb.data.records import Dialogue, InferenceItem, IntentUtterance, QuestionAnswer, SelectionGroup, Utterance
 from dialnb.data.tables import build_table

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shared import from_notebook
 
-from dialnb.claims.papers import compare_table
+from dialnb.claims.comparison import compare_table
 from dialnb.data import Dataset
 from dialnb.data.records import IntentUtterance, Slot
 from dialnb.data.tables import build_table

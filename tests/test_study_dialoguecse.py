@@ -21,7 +21,8 @@ from shared import from_notebook
 
 from dialnb import plots
 from dialnb.claims import judge_claims, load_claims
-from dialnb.claims.papers import FLOORS, compare_table, load_paper
+from dialnb.claims.comparison import compare_table
+from dialnb.claims.papers import FLOORS, load_paper
 from dialnb.data import Dataset, load, sources
 from dialnb.data.corpora import COLLECTIONS, sentences_of
 from dialnb.data.readers import Files

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shared import from_notebook
 
 from dialnb.claims import load_claims
+from dialnb.claims.comparison import compare_table
 from dialnb.claims.intervals import mean_interval
-from dialnb.claims.papers import compare_table
 from dialnb.cli import main
 from dialnb.data import Dataset, load
 from dialnb.data.datasets import named_data

@@ -239,7 +239,8 @@ def _finished(folder: Path) -> dict:
 def judge_again(folder: Path) -> None:
     """Judge a record anew and write its claims, the paper's tables and the page of advice, where it has one, as today's
     code does; the measurements stay."""
-    from dialnb.claims.papers import compare_table, load_paper
+    from dialnb.claims.comparison import compare_table
+    from dialnb.claims.papers import load_paper
     from dialnb.studies.matrix_guide import FILE, page
 
     (group,) = gather([folder])

@@ -9,7 +9,8 @@ ROOMS = {
     "definitions": "Claim load_claims parse_claims",
     "case": "Case training_shares",
     "judging": "judge judge_claims",
-    "papers": "compare_table load_paper published",
+    "comparison": "compare_table",
+    "papers": "load_paper published",
     "verdict": "DECIDED FAILS HOLDS MARKS MEANINGS NEGATIVE NOT_RUN SCHEMA SIZES VERDICTS Judged Verdict "
     "interval_text strength verdict_text",
     "records": "effects verdicts",

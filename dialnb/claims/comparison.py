@@ -5,7 +5,7 @@ and data are the paper's; any other cell is a substitute and says what stands in
 turns what a paper prints into tidy rows, which its claims are judged on first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite, nan, sqrt
@@ -17,7 +17,17 @@ from pandas import DataFrame
 
 from dialnb.claims.evidence import REPEATED
 from dialnb.claims.intervals import Stratum, crossed_interval
-from dialnb.claims.papers import FLOORS, Fields, Labels, Table, dataset_name, load_cells, load_paper, matches, select
+from dialnb.claims.papers import (
+    Fields,
+    Labels,
+    Table,
+    dataset_name,
+    find_table,
+    load_cells,
+    load_paper,
+    matches,
+    select,
+)
 from dialnb.claims.rendering import CONSTANT, NOT_RUN, RAN, SUBSTITUTE, Comparison
 from dialnb.claims.rows import check_unambiguous, prepared
 from dialnb.evaluation.metrics import student_half
@@ -47,6 +57,19 @@ class Estimate:
 
 
 Estimates = dict[str, Estimate]
+
+
+def compare_table(slug: str, table: str, results: DataFrame, not_run: Iterable[Mapping[str, str]] = ()) -> Comparison:
+    """One printed table with our results beside it; shows itself in a notebook, and writes CSV, Markdown and LaTeX.
+
+    `results` are tidy rows with `model` and, where known, `table` and `encoder`; `not_run` holds what did not run as
+    {table, model, reason} (and `column` where only some cells are missing).
+
+    >>> not_run = [{"table": "T3", "model": "BERT", "reason": "needs the hub"}]
+    >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
+    ['needs the hub', 'not part of this run']
+    """
+    return Comparer(slug, find_table(slug, table), results, not_run).compare()
 
 
 class Comparer:
@@ -300,33 +323,3 @@ def _printed_models(slug: str) -> frozenset[str]:
         for row in table.rows:
             names.update([row.labels["model"], *as_list(row_selectors(spec, row.labels)["model"])])
     return frozenset(names)
-
-
-@cache
-def printed_rows(slug: str) -> pd.DataFrame:
-    """All printed cells as the tidy rows that would answer them (`papers/<slug>/cells.yaml`, read the other way round).
-
-    Rows that stand for several models, and floors, are left out; of several datasets the first is the paper's.
-    """
-    found = []
-    for table in load_paper(slug).tables.values():
-        for row in _rows_of(table, load_cells(slug).get("tables", {}).get(table.id) or {}):
-            if not isinstance(row["model"], list) and row["model"] not in FLOORS:
-                found.append({name: as_list(one)[0] for name, one in row.items()})
-    return pd.DataFrame(found)
-
-
-def _rows_of(table: Table, spec: Fields) -> Iterator[Fields]:
-    """The cells of one table; averages and summaries get the metric of their column's name, `ratios` are computed."""
-    summaries = [*(check["column"] for check in table.average_checks), *spec.get("derived", {})]
-    columns = {column: {"metric": column} for column in summaries}
-    columns |= spec.get("columns", {}) | spec.get("printed", {})
-    for row in table.rows:
-        where = row_selectors(spec, row.labels) | {"table": table.id}
-        cells: Values = dict(zip(table.columns, row.values))
-        for metric, (one, other) in spec.get("ratios", {}).items():
-            if cells[one] and cells[other]:
-                yield where | {"metric": metric, "value": cells[one] / cells[other]}
-        for column, selectors in columns.items():
-            if isinstance(cells.get(column), int | float):
-                yield where | selectors | {"value": float(cells[column])}

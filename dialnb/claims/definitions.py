@@ -29,10 +29,12 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from dialnb.claims.evidence import BY
 from dialnb.claims.papers import Fields, load_paper
 from dialnb.errors import DataError, UnknownName
 from dialnb.files import as_list, project_root, read_yaml
+
+BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
+"""Columns within which two models are compared like with like; a claim may name its own."""
 
 NEEDED = {"gain": "worse", "ordering": "order", "trend": "trend", "statistic": "statistic", "value": "published"}
 """Kinds of claims, and the field that each needs (a gain may have `pairs` instead)."""
@@ -145,9 +147,8 @@ def _check(slug: str, entry: Fields, here: str) -> None:
         "shape": ([(entry.get("trend") or {}).get("shape", "rising")], SHAPES),
     }
     for kind, (used, known) in names.items():
-        for name in used:
-            if name not in known:
-                raise DataError(f"{here}: {UnknownName(kind, str(name), known)}")
+        if unknown := [name for name in used if name not in known]:
+            raise DataError(f"{here}: {UnknownName(kind, str(unknown[0]), known)}")
     for name in ("id", "statement", "where", "kind", NEEDED.get(entry.get("kind", ""), "kind")):
         if not entry.get(name) and not (name == "worse" and entry.get("pairs")):
             raise DataError(f"{here}: expected the field {name!r}, found none; add it")

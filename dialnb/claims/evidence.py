@@ -5,24 +5,23 @@ A *unit* is what one training is scored on: a test item where scores of items ar
 All rows here are those of `dialnb.claims.rows.prepared`.
 """
 
-from collections.abc import Mapping, Sequence
-from math import atanh, sqrt, tanh
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from math import atanh, nan, sqrt, tanh
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
-from pandas import DataFrame, Series
+from pandas import DataFrame, Index, Series
 from scipy.special import ndtri
 
+from dialnb.claims.definitions import Claim
 from dialnb.claims.intervals import Interval, Prior, Stratum, crossed_interval
-from dialnb.claims.papers import Fields, coded, select
+from dialnb.claims.papers import Fields, select
 from dialnb.claims.rows import ADDED, MEASURES, check_unambiguous
 from dialnb.errors import DataError
 from dialnb.files import as_list
-
-BY = ("task", "dataset", "metric", "protocol", "shots", "threshold")
-"""Columns within which two models are compared like with like; a claim may name its own."""
 
 MEASURED = ["value", "variance", "cluster"]
 """Columns of evidence that say what came out: the value, its variance over items, the cluster of its unit."""
@@ -32,6 +31,15 @@ REPEATED = ["training", "unit"]
 
 class Lacking(DataError):
     """There are no rows to judge by; the message says which."""
+
+
+class Unjudged(Lacking):
+    """Rows are there, but they cannot carry a verdict; `qualifier` says why in a word or two."""
+
+    def __init__(self, qualifier: str, numbers: str) -> None:
+        super().__init__(f"{qualifier} ({numbers})")
+        self.qualifier = qualifier
+        self.numbers = numbers
 
 
 def measured(rows: DataFrame, where: Fields, keys: Sequence[str]) -> DataFrame:
@@ -50,37 +58,47 @@ def cell_names(frame: DataFrame) -> list[str]:
     return [name for name in frame if name not in (*REPEATED, *MEASURED, "side")]
 
 
-def differences(
-    rows: DataFrame,
-    better: Fields,
-    worse: Fields,
-    by: Sequence[str] = BY,
-    times: float = 1.0,
-    one_model: bool = False,
-) -> DataFrame:
-    """`times` x better - worse where both were measured: columns as of `measured`, and `side`, whose trainings are its
-    own. The values of the worse side are negative, so that the sides add up to the difference.
+Term = tuple[str, float, Fields]
+"""What a comparison adds up: the name of the side that it is of, a factor, and what selects its rows."""
 
-    Columns on which the two differ do not pair. What one model gives (sides that differ in the metric alone, or the
-    readings of `one_model`) is a single side. Where the sides were never scored on the same test items, each side's own
-    variance counts, which is the careful choice for models that err alike.
-    """
-    keys = [name for name in by if better.get(name) == worse.get(name)]
+
+def terms_of(claim: Claim, better: Fields, worse: Fields) -> list[Term]:
+    """Better less worse, the better one as often as the claim says, and less a second gain where it names one. What one
+    model gives (terms that differ in the metric alone, or the readings of `one_model`) is of a single side."""
+    terms = [(claim.times, better), (-1.0, worse)]
+    terms += [(-1.0, claim.than["better"]), (1.0, claim.than["worse"])] if claim.than else []
+    return [("one model" if claim.one_model else side_name(where), factor, where) for factor, where in terms]
+
+
+def gains(rows: DataFrame, terms: Sequence[Term], by: Sequence[str]) -> DataFrame:
+    """The signed values of all terms, so that the sides add up to the gain, or to the difference of two gains, where
+    all were measured: columns as of `measured`, and `side`, whose trainings are its own."""
+    parts = [differences(rows, terms[at : at + 2], by) for at in range(0, len(terms), 2)]
+    if len(parts) == 1:
+        return parts[0]
+    means = [mean_within(part, [name for name in ("side", "dataset", *REPEATED) if name in part]) for part in parts]
+    return added([side for part in means for _, side in part.groupby("side")])
+
+
+def differences(rows: DataFrame, terms: Sequence[Term], by: Sequence[str]) -> DataFrame:
+    """The signed values of two terms. Columns on which they differ do not pair. Where they were never scored on the
+    same test items, each one's own variance counts, which is the careful choice for models that err alike."""
+    selectors = [where for *_, where in terms]
+    keys = [name for name in by if len({str(where.get(name)) for where in selectors}) == 1]
     parts = []
-    for where, factor in ((better, times), (worse, -1.0)):
+    for side, factor, where in terms:
         part = measured(rows, where, keys)
         places = [*cell_names(part), *REPEATED]
         if part.duplicated(places).any():  # several cells on one side: their mean, where all were measured
             if len(as_list(where.get("model", ""))) > 1:
-                sizes = part.groupby(places, observed=True)["value"].transform("size")
+                sizes = part.groupby(places)["value"].transform("size")
                 part = part[sizes == sizes.max()]
             part = mean_within(part, places)
-        side = "one model" if one_model else side_name(where)
         parts.append(part.assign(value=factor * part["value"], variance=factor**2 * part["variance"], side=side))
-    gaps = added(parts)
-    if gaps.empty:
-        raise Lacking(f"no dataset and seed that both {describe(better)} and {describe(worse)} have")
-    return gaps
+    found = added(parts)
+    if found.empty:
+        raise Lacking(f"no dataset and seed that both {' and '.join(map(describe, selectors))} have")
+    return found
 
 
 def side_name(where: Fields) -> str:
@@ -94,127 +112,90 @@ def added(parts: Sequence[DataFrame]) -> DataFrame:
     every = pd.concat(parts, ignore_index=True)
     terms = Series([part["side"].iloc[0] for part in parts]).value_counts()
     if len(terms) < len(parts):
-        places = ["side", *cell_names(every), *REPEATED]
-        groups = every.groupby(places, observed=True, sort=False)
+        groups = every.groupby(["side", *cell_names(every), *REPEATED], sort=False, as_index=False)
         every = every[groups["value"].transform("size") == every["side"].map(terms)]
-        every = every.groupby(places, observed=True, sort=False, as_index=False)[MEASURED].agg(
-            {"value": "sum", "variance": "mean", "cluster": "first"}
-        )
-        every["variance"] *= every["side"].map(terms)
-    place = numbers_of(every, [*cell_names(every), "unit"])
-    side, names = every["side"].factorize()
-    seen = np.zeros((place.max(initial=-1) + 1, len(names)), bool)
-    seen[place, side] = True
-    return every[np.all(seen, axis=1)[place]] if len(names) == len(terms) else every[:0]
+        every = mean_within(every, ["side", *cell_names(every), *REPEATED])
+        every[["value", "variance"]] = every[["value", "variance"]].mul(every["side"].map(terms), axis=0)
+    sides = every.groupby([*cell_names(every), "unit"], sort=False)["side"].transform("nunique")
+    return every[sides == len(terms)]
+
+
+def mean_within(frame: DataFrame, places: Sequence[str]) -> DataFrame:
+    """The mean of measured values that share these columns."""
+    groups = frame.groupby(list(places), as_index=False)
+    return groups.agg({"value": "mean", "variance": "mean", "cluster": "first"})
 
 
 def lean(rows: DataFrame) -> DataFrame:
     """The mean of every cell over its units, training by training, with its labels."""
     labels = [name for name in rows if name not in (*MEASURES, *ADDED)]
-    return rows.groupby([*labels, "training"], observed=True, as_index=False)["value"].mean()
+    return rows.groupby([*labels, "training"], as_index=False)["value"].mean()
 
 
-def spreads(rows: DataFrame, terms: Sequence[tuple[float, Fields]], cells: DataFrame, of: Sequence[str]) -> DataFrame:
-    """The variance between the trainings of a sum over these cells of lean rows, and its degrees of freedom, for each
-    value of the columns `of` that has two trainings or more of every cell."""
-    total: Any = None
-    for factor, where in terms:
-        names = [name for name in cells if name in rows]
-        wanted = cells[names].drop_duplicates()
+def spread(rows: DataFrame, terms: Sequence[Term], cells: DataFrame, of: Sequence[str]) -> tuple[float, int]:
+    """The variance between the trainings of a sum of terms over these cells of lean rows, and its degrees of freedom:
+    over all values of the columns `of`, as far as they have every cell."""
+    names = [name for name in cells if name in rows]
+    wanted = cells[names].drop_duplicates()
+    sums: Any = 0.0
+    for _, factor, where in terms:
         part = select(rows, where)[["training", "value", *names, *of]].astype(dict.fromkeys([*names, *of], str))
         part = part.merge(wanted) if names else part
-        means = part.groupby([*of, "training", *names])["value"].mean()
-        means = means.groupby([*of, "training"]).agg(["mean", "size"])
-        values = factor * means.loc[means["size"] == max(len(wanted), 1), "mean"]
-        total = values if total is None else total + values
-    groups = total.dropna().groupby([*of] or (lambda _: ""))
-    found = DataFrame({"variance": groups.var(ddof=1), "freedom": groups.size() - 1})
-    return found[found["freedom"] > 0]
-
-
-def mean_within(frame: DataFrame, places: Sequence[str]) -> DataFrame:
-    """The mean of measured values that share these columns."""
-    groups = frame.groupby(list(places), as_index=False, observed=True)
-    return groups.agg({"value": "mean", "variance": "mean", "cluster": "first"})
+        means = part.groupby([*of, "training", *names])["value"].mean().groupby([*of, "training"])
+        sums = sums + factor * means.mean()[means.size() == max(len(wanted), 1)]
+    groups = sums.dropna().groupby([*of] or (lambda _: ""))
+    freedom = groups.size() - 1
+    several = int(freedom.sum())
+    return float((groups.var(ddof=1) * freedom).sum()) / several if several else nan, several
 
 
 def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
     """Signed values by test set: cells of one dataset share their units, cells of two datasets do not."""
     if long["value"].isna().any():
         raise Lacking("a value is missing")
-    keys = cell_names(long)
-    cell = numbers_of(long, keys)
-    if "side" not in long:
-        long = long.assign(side="")
+    cells = cell_names(long)
+    long = long.assign(side=long.get("side", ""))
     if cells_are_units:
-        table = long["value"].groupby([long["side"], long["training"], cell], sort=False).mean().unstack().dropna()
-        return [Stratum([part.to_numpy() for _, part in table.groupby("side")], np.ones(table.shape[1]))]
-    test_set = numbers_of(long, ["dataset"]) if "dataset" in keys else cell
-    tables = []
-    for number in range(test_set.max() + 1):
-        here = test_set == number
-        tables += _tables(long[here], cell[here], cell.max() + 1)
-    scored = [[set(table.index) for table in sides] for sides, *_ in tables]
-    trainings = [sorted(set.intersection(*each)) for each in zip(*scored)]
-    if not all(trainings):
+        wide = long.pivot_table("value", ["side", "training"], cells).dropna()
+        return [Stratum(sides_of(wide), np.ones(wide.shape[1]))]
+    keys = ["dataset"] if "dataset" in cells else cells
+    parts = [part for _, test_set in long.groupby(keys or (lambda _: 0)) for part in means_of(test_set, cells)]
+    if any(table.empty for table, *_ in parts):
+        raise Lacking("no test unit that every training was scored on")
+    trainings = reduce(Index.intersection, (table.index for table, *_ in parts)).sort_values()
+    if trainings.unique("side").size < long["side"].nunique():
         raise Lacking("no training that was scored on every test set")
-    found = []
-    for sides, clusters, weight, variance in tables:
-        kept = [table.loc[each] for table, each in zip(sides, trainings)]
-        found.append(_stratum(kept, clusters, weight, variance))
-    return found
+    every = sum(count for *_, count in parts)
+    return [stratum(table.loc[trainings], part, count / every) for table, part, count in parts]
 
 
-def numbers_of(frame: DataFrame, names: Sequence[str]) -> ndarray:
-    """A number for each row, the same where all these columns are, in order of appearance; quicker than a grouping."""
-    numbers = np.zeros(len(frame), np.int64)
-    for name in names:
-        codes, values = coded(frame[name])
-        numbers = pd.factorize(numbers * len(values) + codes)[0]
-    return numbers
+def means_of(test_set: DataFrame, cells: list[str]) -> Iterator[tuple[DataFrame, DataFrame, int]]:
+    """Means [side and training, unit] over the cells of a test set where every unit was scored in all of them, else
+    cell by cell; with the rows behind them and the number of cells."""
+    count = len(test_set.drop_duplicates(cells)) if cells else 1
+    groups = test_set.groupby(["side", *REPEATED])["value"]
+    if count == 1 or (groups.size() == count).all():
+        yield groups.mean().unstack("unit").dropna(axis=1), test_set, count
+    else:
+        for _, cell in test_set.groupby(cells):
+            yield from means_of(cell, cells)
 
 
-def _tables(part: DataFrame, cell: ndarray, cells: int) -> list[tuple[list[DataFrame], ndarray, float, float]]:
-    """Means [training, unit] of every side over the cells of one test set, or of each cell where they share no units,
-    with the cluster of every unit, the weight and the variance of the mean."""
-    own = pd.unique(cell)
-    whole = len(part) == len(own) * (numbers_of(part, ["side", *REPEATED]).max() + 1)
-    found = []
-    for group in [part] if whole else [part[cell == number] for number in own]:
-        sides = [_means(side) for _, side in group.groupby("side")]
-        clusters = group.drop_duplicates("unit").set_index("unit")["cluster"]
-        units = sorted(set.intersection(*(set(table) for table in sides)))
-        if not units:
-            raise Lacking("no test unit that every training was scored on")
-        weight = (len(own) if whole else 1) / cells
-        variance = float(group.groupby("side")["variance"].mean().sum(skipna=False))
-        found.append(([table[units] for table in sides], clusters[units].to_numpy(), weight, variance))
-    return found
+def stratum(table: DataFrame, part: DataFrame, weight: float) -> Stratum:
+    """Means [side and training, unit] as a stratum, units of one cluster added up; `part` says what their clusters and
+    their variances are."""
+    if (table.max(axis=1) - table.min(axis=1)).max() <= 1e-9:  # one value, or repetitions that change nothing
+        variance = float(part.groupby("side")["variance"].mean().sum(skipna=False))
+        means = table.mean(axis=1).to_frame()
+        return Stratum(sides_of(means), np.ones(1), weight, variance if np.isfinite(variance) else 0.0)
+    clusters = part.drop_duplicates("unit").set_index("unit")["cluster"][table.columns].to_numpy()
+    groups = table.T.groupby(clusters)
+    return Stratum(sides_of(groups.sum().T), groups.size().to_numpy(float), weight)
 
 
-def _means(group: DataFrame) -> DataFrame:
-    """Mean values [training, unit] of the units that every training was scored on."""
-    (rows, trainings), (columns, units) = (pd.factorize(group[name], sort=True) for name in REPEATED)
-    means = means_at(rows * len(units) + columns, group["value"], len(trainings) * len(units)).reshape(-1, len(units))
-    return DataFrame(means, trainings, units).dropna(axis=1)
-
-
-def means_at(places: ndarray, values: Series, size: int) -> ndarray:
-    """The mean of the values at each of the places below ``size``, NaN at a place that has none."""
-    with np.errstate(invalid="ignore"):
-        return np.bincount(places, values, size) / np.bincount(places, minlength=size)
-
-
-def _stratum(sides: Sequence[DataFrame], clusters: ndarray, weight: float, variance: float) -> Stratum:
-    values = [table.to_numpy() for table in sides]
-    if len(clusters) == 1 or max(np.ptp(table, axis=1).max() for table in values) <= 1e-9:
-        known = variance if np.isfinite(variance) else 0.0  # one value, or repetitions that change nothing
-        return Stratum([table.mean(1, keepdims=True) for table in values], np.ones(1), weight, known)
-    numbers, names = pd.factorize(clusters, sort=True)
-    if len(names) < len(clusters):
-        totals = [table.T.groupby(numbers).sum().T.to_numpy() for table in sides]
-        return Stratum(totals, np.bincount(numbers).astype(float), weight)
-    return Stratum([table[:, np.argsort(numbers)] for table in values], np.ones(len(numbers)), weight)
+def sides_of(table: DataFrame) -> list[ndarray]:
+    """The values of each side in rows of sides and trainings."""
+    return [part.to_numpy() for _, part in table.groupby("side")]
 
 
 def curves(
@@ -222,16 +203,14 @@ def curves(
 ) -> tuple[ndarray, list[ndarray]]:
     """x, and for each side y as [trainings, units, x]: the mean curve over cells; of two, the second is negative."""
     keys = [*by, over]
-    first, *second = sides
-    long = differences(rows, first, second[0], keys) if second else measured(rows, first, keys)
+    terms = [(side_name(side), factor, side) for factor, side in zip((1.0, -1.0), sides)]
+    long = differences(rows, terms, keys)
     if over not in long:
         raise Lacking(f"the rows have no column {over!r}")
     long = long.assign(**{over: pd.to_numeric(long[over].astype(object))})
-    if "side" not in long:
-        long["side"] = ""
     cells = [name for name in cell_names(long) if name != over]
     if paired_over == "datasets" and cells:
-        long["unit"] = long.groupby(cells, sort=False, observed=True).ngroup()
+        long["unit"] = long.groupby(cells, sort=False).ngroup()
     wide = long.groupby(["side", *REPEATED, over]).value.mean().unstack(over).dropna(axis=1)
     if wide.shape[1] < 3:
         raise Lacking(f"a trend needs three values of {over!r} that all units share, found {wide.shape[1]}")

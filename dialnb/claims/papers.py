@@ -5,7 +5,7 @@ A published number is written down once, in the paper's YAML file; notebooks, cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -17,8 +17,6 @@ from dialnb.files import Fields, as_list, project_root, read_yaml
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from dialnb.claims.comparison import Comparison
 
 SLUGS = ("dse", "dialoguecse", "tadse", "wmdc", "ums")
 """The five papers, in the order in which the notebooks run (WMDC and TaDSE build on DSE)."""
@@ -134,7 +132,7 @@ def published(slug: str, table: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = _find(slug, table)
+    found = find_table(slug, table)
     rows = [
         {"paper": slug, "table": found.id, **row.labels, "column": column, "value": value, "unit": found.unit}
         for row in found.rows
@@ -164,23 +162,17 @@ def select(rows: pd.DataFrame, where: Fields) -> pd.DataFrame:
 def matches(rows: pd.DataFrame, where: Fields) -> np.ndarray:
     """For every row whether `select` keeps it."""
     import numpy as np
+    import pandas as pd
 
     kept = np.ones(len(rows), bool)
     for column, wanted in where.items():
         if column not in rows:
             return np.zeros(len(rows), bool)
         named = {_readable(one, column) for one in as_list(wanted)}
-        codes, values = coded(rows[column])
-        kept &= np.array([_readable(value, column) in named for value in (*values, None)]).take(codes)  # absent: -1
+        found = pd.Categorical(rows[column])
+        fits = [_readable(value, column) in named for value in (*found.categories, None)]
+        kept &= np.array(fits).take(found.codes)  # of absent values -1
     return kept
-
-
-def coded(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
-    """A number for each row, -1 where it is absent, and the values numbered so; those of categories are known."""
-    import pandas as pd
-
-    found = pd.Categorical(column)
-    return found.codes, found.categories
 
 
 def _readable(value: Any, column: str) -> float | str:
@@ -197,24 +189,6 @@ def _readable(value: Any, column: str) -> float | str:
 def dataset_name(name: object) -> str:
     """A dataset's name as it is compared: without case, and without the prefix of bundled data."""
     return str(name).casefold().removeprefix("bundled/")
-
-
-def compare_table(
-    slug: str, table: str, results: pd.DataFrame, not_run: Iterable[Mapping[str, str]] = ()
-) -> Comparison:
-    """One printed table with our results beside it; shows itself in a notebook, and writes CSV, Markdown and LaTeX.
-
-    `results` are tidy rows with `model` and, where known, `table` and `encoder`; `not_run` holds what did not run as
-    {table, model, reason} (and `column` where only some cells are missing).
-
-    >>> import pandas as pd
-    >>> not_run = [{"table": "T3", "model": "BERT", "reason": "needs the hub"}]
-    >>> compare_table("tadse", "T3", pd.DataFrame(), not_run).rows.note.unique().tolist()
-    ['needs the hub', 'not part of this run']
-    """
-    from dialnb.claims.comparison import Comparer
-
-    return Comparer(slug, _find(slug, table), results, not_run).compare()
 
 
 def _parse_table(raw: Fields, where: str) -> Table:
@@ -234,7 +208,8 @@ def _parse_table(raw: Fields, where: str) -> Table:
     return Table(**{**raw, **head, "columns": columns, "rows": tuple(rows), "best": best})
 
 
-def _find(slug: str, table: str) -> Table:
+def find_table(slug: str, table: str) -> Table:
+    """A table of a paper; a name that it does not have is an error that lists those that it has."""
     tables = load_paper(slug).tables
     check_known(f"table of {slug}", table, tables)
     return tables[table]

@@ -36,6 +36,10 @@ AS_PRINTED, LARGER, SMALLER, LESS_THAN_HALF = SIZES
 NEGATIVE = (FAILS, NOT_AT_SIZE, NO_EFFECT)
 """Verdicts against a claim: the whole interval excludes what is claimed, or half of what is printed."""
 DECIDED = (HOLDS, *NEGATIVE)
+ORDER = (FAILS, NO_EFFECT, NOT_AT_SIZE, UNDECIDED, HOLDS)
+"""Verdicts from the weakest to the strongest: all parts of a claim must hold."""
+AGREES, CONTRADICTS, SILENT = "agree", "contradict it", "no numbers"
+"""What the cells that a paper prints say of its claim."""
 
 ENOUGH = 3
 """Trainings from which a difference between trained models may be called a result."""

@@ -243,7 +243,7 @@ def beside_the_paper(rows: pd.DataFrame, table: str, name: str) -> tuple[pd.Data
     """The printed rows of a table, then ours under ``name`` and the majority label; and what stands in for what."""
     import pandas as pd
 
-    from dialnb.claims.papers import compare_table
+    from dialnb.claims.comparison import compare_table
     from dialnb.claims.rendering import SUBSTITUTE
 
     own = rows[rows["table"] == table]

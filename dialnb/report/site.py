@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from dialnb.claims import DECIDED, NOT_RUN
+from dialnb.claims.comparison import compare_table
 from dialnb.claims.intervals import PLACE
-from dialnb.claims.papers import STUDIES, compare_table, load_paper
+from dialnb.claims.papers import STUDIES, load_paper
 from dialnb.claims.rendering import RAN, SUBSTITUTE, Comparison, render
 from dialnb.claims.rows import prepared
 from dialnb.errors import DataError, in_words, shown

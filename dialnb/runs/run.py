@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from dialnb.claims import judge_claims, load_claims, training_shares
-from dialnb.claims.papers import compare_table, select
+from dialnb.claims.comparison import compare_table
+from dialnb.claims.papers import select
 from dialnb.data import Dataset, Found, collection, load, named_data
 from dialnb.errors import DialnbError, in_words
 from dialnb.examples.readings import Dialogues
