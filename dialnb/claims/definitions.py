@@ -52,13 +52,13 @@ class Claim:
     kind: str
     rows: Fields = field(default_factory=dict)
     better: Fields = field(default_factory=dict)
-    worse: Any = None
+    worse: Any = field(default_factory=dict)
     order: tuple = ()
     pairs: tuple = ()
-    than: Fields | None = None
-    trend: Fields | None = None
-    statistic: Fields | None = None
-    published: Fields | None = None
+    than: Fields = field(default_factory=dict)
+    trend: Fields = field(default_factory=dict)
+    statistic: Fields = field(default_factory=dict)
+    published: Fields = field(default_factory=dict)
     each: str = ""
     by: tuple[str, ...] = BY
     paired_over: str = "seeds"
@@ -83,7 +83,7 @@ class Claim:
         """The comparisons that a gain or an ordering consists of, as (better, worse)."""
         if self.order or self.pairs:
             return list(self.pairs) or list(zip(self.order[:-1], self.order[1:]))
-        return [(self.better, worse) for worse in as_list(self.worse or {})]
+        return [(self.better, worse) for worse in as_list(self.worse)]
 
 
 @cache

@@ -147,7 +147,7 @@ def _weakness(verdict: Verdict) -> tuple[int, float]:
 
 def _why_not(claim: Claim, reasons: list[Mapping[str, str]]) -> str:
     """The recorded reason for a row that the claim needs, or for its whole table."""
-    sides = [claim.rows, claim.better, claim.published or {}, *chain(*claim.sides)]
+    sides = [claim.rows, claim.better, claim.published, *chain(*claim.sides)]
     models = {model for side in sides for model in as_list(side.get("model", []))}
     for entry in reasons:
         if entry.get("model") in models and (not claim.tables or entry.get("table") in (None, "", *claim.tables)):
@@ -226,9 +226,8 @@ def _most_common(lacking: Mapping[str, Lacking], every: int) -> Lacking:
 
 def value(claim: Claim, case: Case) -> Verdict:
     """An absolute value, judged only where encoder and data are the paper's: within `margin` of what is printed."""
-    published = claim.published or {}
-    compared = compare_table(case.slug, published["table"], case.results).rows
-    cell = select(compared, published).iloc[0]
+    compared = compare_table(case.slug, claim.published["table"], case.results).rows
+    cell = select(compared, claim.published).iloc[0]
     if cell.status != "ran":
         label = "substitute, so absolute values are not compared" if cell.status == "substitute" else "not measured"
         raise Lacking(f"{label}: {cell.note}")

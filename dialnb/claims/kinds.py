@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isfinite, nan
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -59,7 +60,7 @@ class Question:
     claim: Claim
     case: Case
     rows: DataFrame
-    each: Mapping[str, list] = field(default_factory=dict)
+    each: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def of(self, sides: Sequence[Fields]) -> DataFrame:
         """The rows of these sides."""
@@ -80,7 +81,7 @@ class Question:
         where = {**self.claim.rows, **self.each, **side, **self.claim.learned}
         return self.case.floor(where, side, self.claim.by)
 
-    def above_floors(self, sides: Sequence[Fields]) -> dict[str, str]:
+    def above_floors(self, sides: Sequence[Fields]) -> tuple[str, str]:
         """The strongest floor that the trained sides are above, and in words where word overlap is better; a side that
         is not above its floors is not judged."""
         floors = [(side, self.floor_of(side)) for side in sides if self.claim.learned or not self.claim.lower]
@@ -91,7 +92,7 @@ class Question:
                     raise Unjudged("under-trained", floor.numbers)
                 strongest = strongest or floor.strongest
         words = "; ".join(floor.words for _, floor in floors if floor.words)
-        return {"floor": strongest, "overlap": f"word overlap is better ({words})" if words else ""}
+        return strongest, f"word overlap is better ({words})" if words else ""
 
     def prior(self, gaps: DataFrame, terms: Sequence[evidence.Term]) -> tuple[Prior | None, int]:
         """What all trained models of the table say of the variance between trainings, and how often the model of the
@@ -199,7 +200,7 @@ Parts = Iterator[tuple[str, Verdict]]
 def gain(asked: Question, better: Fields, worse: Fields, pairs: int) -> Parts:
     """One comparison. With several, all must hold at 95 %, and one fails the claim at 95 % over all of them."""
     claim = asked.claim
-    used, floors = asked.of([better, worse]), asked.above_floors([better, worse])
+    used, (floor, overlap) = asked.of([better, worse]), asked.above_floors([better, worse])
     terms = evidence.terms_of(claim, better, worse)
     gaps = evidence.gains(asked.source(), terms, claim.by)
     if claim.margin and not claim.lower:
@@ -219,7 +220,7 @@ def gain(asked: Question, better: Fields, worse: Fields, pairs: int) -> Parts:
     joint = ""
     if verdict != FAILS and found.high < claim.margin:  # alone it would fail: show what leaves it open
         found, joint = of_all, f" that covers all {pairs} comparisons at 95 %"
-    answer = asked.answer(verdict, found, used, joint=joint, **floors)
+    answer = asked.answer(verdict, found, used, joint=joint, floor=floor, overlap=overlap)
     yield "", replace(answer, printed=printed, size=size_of(found, printed))
 
 
@@ -241,16 +242,22 @@ def trend(asked: Question, better: Fields, worse: Fields, pairs: int) -> Parts:
     """The shape of a curve, or of the gap between two."""
     claim = asked.claim
     sides = [claim.better, claim.worse] if claim.worse else [claim.better]
-    used, floors = asked.of(sides), asked.above_floors(sides)
-    x, curves = evidence.curves(asked.rows, sides, (claim.trend or {})["over"], claim.by, claim.paired_over)
-    shape = SHAPES[(claim.trend or {}).get("shape", "rising")]
+    used, (floor, overlap) = asked.of(sides), asked.above_floors(sides)
+    x, curves = curves_of(asked, sides)
+    shape = SHAPES[claim.trend.get("shape", "rising")]
     found, verdict, reason = shape(asked, x, [-y if claim.lower else y for y in curves])
-    yield "", asked.answer(verdict, found, used, reason=reason, **floors)
+    yield "", asked.answer(verdict, found, used, reason=reason, floor=floor, overlap=overlap)
+
+
+def curves_of(asked: Question, sides: Sequence[Fields]) -> tuple[ndarray, list[ndarray]]:
+    """The curves of one side, or of two, over the column that the claim names."""
+    claim = asked.claim
+    return evidence.curves(asked.rows, sides, claim.trend["over"], claim.by, claim.paired_over)
 
 
 def slope(asked: Question, x: ndarray, curves: list[ndarray]) -> Shape:
     """The curve rises, or falls."""
-    wanted = asked.claim.trend or {}
+    wanted = asked.claim.trend
     logarithmic = wanted.get("scale") == "log"
     if alone(curves):
         found = slope_interval(np.log(x) if logarithmic else x, curves[0][0, 0])
@@ -263,7 +270,7 @@ def slope(asked: Question, x: ndarray, curves: list[ndarray]) -> Shape:
 
 def flat_after(asked: Question, x: ndarray, curves: list[ndarray]) -> Shape:
     """The curve rises up to a point and gains little after it."""
-    over, at = ((asked.claim.trend or {}).get(name) for name in ("over", "at"))
+    over, at = (asked.claim.trend[name] for name in ("over", "at"))
     turn = int(np.abs(x - at).argmin())
     if alone(curves) or turn in (0, len(x) - 1):
         raise Lacking(f"two curves of {over} with points on both sides of {at} are needed")
@@ -280,7 +287,7 @@ def flat_after(asked: Question, x: ndarray, curves: list[ndarray]) -> Shape:
 
 def place(asked: Question, x: ndarray, curves: list[ndarray]) -> Shape:
     """The curve has its peak at one of some places, or its largest step ends there."""
-    over, at, shape = ((asked.claim.trend or {}).get(name) for name in ("over", "at", "shape"))
+    over, at, shape = (asked.claim.trend[name] for name in ("over", "at", "shape"))
     if shape == "peak":
         words, places, options, wanted = "peak at", x, curves[0], np.isin(x, np.atleast_1d(at))
     else:
@@ -311,15 +318,14 @@ def alone(curves: list[ndarray]) -> bool:
 def other_curves(asked: Question, x: ndarray) -> list[ndarray]:
     """The curves of the other trained models of these rows, as far as they have the same places."""
     claim, rows = asked.claim, asked.rows
-    named = {name for side in (claim.better, claim.worse or {}) for name in as_list(side.get("model", []))}
+    named = {name for side in (claim.better, claim.worse) for name in as_list(side.get("model", []))}
     found: list[ndarray] = []
     for model in rows["model"].unique() if named else ():
         where = {**claim.better, "model": model}
         if model in named or not asked.case.trained(select(rows, where)):
             continue
         try:
-            over = (claim.trend or {})["over"]
-            places, curves = evidence.curves(rows, [where], over, claim.by, claim.paired_over)
+            places, curves = curves_of(asked, [where])
         except DataError:
             continue
         found += curves if np.array_equal(places, x) else []
@@ -329,7 +335,7 @@ def other_curves(asked: Question, x: ndarray) -> list[ndarray]:
 def statistic(asked: Question, better: Fields, worse: Fields, pairs: int) -> Parts:
     """A number of every cell, or the agreement of two rankings of the models, that must lie in a range."""
     claim, rows = asked.claim, asked.rows
-    wanted = claim.statistic or {}
+    wanted = claim.statistic
     if sides := wanted.get("between"):
         if asked.case.printed:
             raise Lacking("a correlation over the printed models is no check")
