@@ -233,8 +233,8 @@ def value(claim: Claim, case: Case) -> Verdict:
         raise Lacking(f"{label}: {cell.note}")
     half = 0.0 if pd.isna(cell.half) else cell.half
     rows = select(case.results, {"table": cell.table, "model": cell.model})
-    ends = (cell.difference + sign * half for sign in (0, -1, 1))
-    found = Interval(*ends, int(cell.seeds), "ours minus printed", rows["training"].nunique())
+    gap, trainings = cell.difference, rows["training"].nunique()
+    found = Interval(gap, gap - half, gap + half, int(cell.seeds), "ours minus printed", trainings)
     trained = load_paper(case.slug).tables[cell.table].kind in ("results", "in-text") and case.trained(rows)
     verdict = inside(found, -claim.margin, claim.margin)
     return Question(claim, case, rows).answer(verdict, found, rows, trained=trained)
