@@ -159,7 +159,9 @@ def strata(long: DataFrame, cells_are_units: bool = False) -> list[Stratum]:
         wide = long.pivot_table("value", ["side", "training"], cells).dropna()
         return [Stratum(sides_of(wide), np.ones(wide.shape[1]))]
     keys = ["dataset"] if "dataset" in cells else cells
-    parts = [part for _, test_set in long.groupby(keys or (lambda _: 0)) for part in means_of(test_set, cells)]
+    parts = [
+        part for _, test_set in long.groupby(keys or (lambda _: 0), sort=False) for part in means_of(test_set, cells)
+    ]
     if any(table.empty for table, *_ in parts):
         raise Lacking("no test unit that every training was scored on")
     trainings = reduce(Index.intersection, (table.index for table, *_ in parts)).sort_values()
@@ -174,10 +176,12 @@ def means_of(test_set: DataFrame, cells: list[str]) -> Iterator[tuple[DataFrame,
     cell by cell; with the rows behind them and the number of cells."""
     count = len(test_set.drop_duplicates(cells)) if cells else 1
     groups = test_set.groupby(["side", *REPEATED])["value"]
-    if count == 1 or (groups.size() == count).all():
-        yield groups.mean().unstack("unit").dropna(axis=1), test_set, count
+    scored = groups.size()
+    if count == 1 or (scored == count).all():
+        means = np.bincount(groups.ngroup(), test_set["value"]) / scored  # that of a group has other last digits
+        yield means.unstack("unit").dropna(axis=1), test_set, count
     else:
-        for _, cell in test_set.groupby(cells):
+        for _, cell in test_set.groupby(cells, sort=False):
             yield from means_of(cell, cells)
 
 
