@@ -45,6 +45,7 @@ def test_a_profile_changes_defaults_and_values_set_by_hand_change_both(toy):
     assert toy.resolve("quick").steps == 8
     assert settings.origin["steps"] == "profile smoke" and settings.origin["rate"] == "set by hand"
     assert list(settings.values()) == [settings[name] for name in settings]
+    assert settings.get(1024, 8) == 8, "cells.yaml has a name or a number"
 
 
 def test_an_empty_encoder_means_the_profiles_own(toy):

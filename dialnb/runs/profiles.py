@@ -91,7 +91,7 @@ class Settings(Mapping):
         return [name for name, origin in self.origin.items() if origin == BY_HAND]
 
     def __getitem__(self, name: str) -> Any:
-        return reduce(getitem, name.split("."), self.given)
+        return reduce(getitem, str(name).split("."), self.given)  # a reader may ask for a number instead of a name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.given)
