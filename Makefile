@@ -51,7 +51,7 @@ setup:  ## make .venv and install the lock (skipped when it is up to date)
 
 lock:  ## renew constraints.txt from pyproject.toml
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" uv -e '.[bench,dev,mteb,sweep]'
+	build/lock/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" uv -e '.[bench,dask,dev,mteb,sweep]'
 	{ grep '^#' constraints.txt; build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+.*$$//' | LC_ALL=C sort -f; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 	{ grep '^#' tools/hashes.txt; grep -Ev '^(#|torch==)' constraints.txt | build/lock/bin/uv pip compile - -q --no-deps --generate-hashes --universal --python-version 3.11 --no-annotate --no-header; } > build/hashes.txt

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     trained = run.train(models)
     wall = time.perf_counter() - began
     for (name, _), result in trained.results.items():
-        facts = result["training"]
+        facts = result.training
         row = {"training": name, "steps": facts.steps, "seconds": round(facts.seconds, 1)}
         row |= {"steps/s": round(facts.steps / facts.seconds, 1), "tokens/s": round(facts.tokens_per_second)}
         rows.append(row)

@@ -99,3 +99,7 @@ def slowly(log: str) -> int:
 def make_slowly(folder: Path) -> None:
     """Ask the cache of a folder for a stage that takes a second."""
     StageCache(folder / "stages").run("slow", slowly, {"log": str(folder / "log")})
+
+
+def length_of_rows(rows: pd.DataFrame) -> int:
+    return len(rows)

@@ -19,6 +19,7 @@ from dialnb.ecosystem import hub
 from dialnb.files import read_rows
 from dialnb.models.encoder import load_encoder
 from dialnb.runs import start
+from dialnb.training.stage import Result
 from tools.dataset import write_dataset
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,8 +111,8 @@ def local_hub(monkeypatch):
     server.server_close()
 
 
-def make_encoder(seed: int) -> dict:
-    return {"encoder": tiny.encoder(seed=seed)}
+def make_encoder(seed: int) -> Result:
+    return Result(tiny.encoder(seed=seed))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ import torch
 import yaml
 from test_studies import dataset, dialogue
 
+from dialnb.data import load
 from dialnb.data.datasets import choose_datasets
 from dialnb.data.records import IntentUtterance
 from dialnb.errors import DialnbError, UnknownName
@@ -23,10 +23,13 @@ from dialnb.evaluation.metrics import tidy_frame, tidy_rows
 from dialnb.examples.readings import Dialogues, Lacking
 from dialnb.files import read_json
 from dialnb.runs import Model, Task, Watch, start
-from dialnb.runs.grid import Grid, job_of, train_model
-from dialnb.runs.stages import StageCache, _packed, stage_key
+from dialnb.runs.fingerprints import stage_key
+from dialnb.runs.grid import job_of
+from dialnb.runs.scheduler import Job, _packed
+from dialnb.runs.stages import StageCache
 from dialnb.studies import dse
 from dialnb.training.recipes import RECIPES, fit, get_recipe
+from dialnb.training.stage import Result, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -102,7 +105,7 @@ def asked(project) -> Task:
 
 def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, talks, asked):
     trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks, labels={"window": 3})})
-    rows = run.evaluate(trained, [asked])
+    rows = run.evaluate(trained, [asked]).rows
     assert rows.groupby("model")["train_seed"].agg(list).to_dict() == {"raw": [1, 2], "DSE": [1, 2]}
     assert rows.groupby("model")["value"].nunique().to_dict() == {"raw": 1, "DSE": 2}, "two trainings differ"
     assert set(rows["encoder"]) == {run.settings["encoder"]} and set(run.results["encoder"]) == {"tiny"}
@@ -110,18 +113,17 @@ def test_every_model_is_trained_once_for_every_seed_and_its_rows_say_which(run, 
     assert trained.curves["model"].unique().tolist() == ["DSE"] and run.times(trained)["steps"].tolist() == [2]
 
 
-def test_once_workers_were_asked_a_stage_is_told_in_one_line(run, capsys):
-    run._workers = SimpleNamespace(count=2, make=lambda jobs, begin: set(), close=lambda wait: None)  # all in the cache
+def test_where_there_are_workers_a_stage_is_told_in_one_line(run, capsys):
     run.stage("before", side_by_side.plus_one, number=1)
-    run.stage_each({"then": (side_by_side.plus_one, {"number": 2})})
+    run._scheduler.workers = 2
     run.stage("after", side_by_side.plus_one, number=1)
     said = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("stage ")]
-    assert said == ["stage before", "stage before", "stage then", "stage after"]
+    assert said == ["stage before", "stage before", "stage after"]
 
 
 def test_times_of_a_training_that_was_interrupted_are_of_all_its_steps(run, talks):
     trained = run.train({"DSE": Model("DSE", data=talks)})
-    facts = trained.firsts["DSE"]["training"]
+    facts = trained.firsts["DSE"].training
     facts.resumed_at, facts.seconds = 1, 30.0
     (row,) = trained.times().to_dict("records")
     assert (row["steps"], row["minutes"]) == (2, 1) and row["projected hours"] == round(row["printed steps"] / 120, 3)
@@ -149,14 +151,14 @@ def test_a_model_may_have_fewer_trainings_than_the_run(run, talks, asked):
     dse = Model("DSE", data=talks)
     trained = run.train({"DSE": dse, "once": replace(dse, seeds=(1,), start="DSE", options={"temperature": 0.2})})
     assert [*trained.results] == [("DSE", 1), ("DSE", 2), ("once", 1)]
-    assert run.evaluate(trained, [asked]).groupby("model")["train_seed"].agg(list)["once"] == [1]
+    assert run.evaluate(trained, [asked]).rows.groupby("model")["train_seed"].agg(list)["once"] == [1]
 
 
 def test_a_task_may_name_the_models_that_it_asks_and_the_labels_of_their_rows(run, talks, asked):
     trained = run.train({"raw": Model(), "DSE": Model("DSE", data=talks, labels={"model": "ours"})})
-    rows = run.evaluate(trained, [replace(asked, only={"DSE": {"model": "DSE, shown", "k": 3}})])
+    rows = run.evaluate(trained, [replace(asked, only={"DSE": {"model": "DSE, shown", "k": 3}})]).rows
     assert set(rows["model"]) == {"DSE, shown"} and set(rows["k"]) == {3}
-    assert set(run.evaluate(trained, [replace(asked, only=["raw"])])["model"]) == {"raw"}
+    assert set(run.evaluate(trained, [replace(asked, only=["raw"])]).rows["model"]) == {"raw"}
 
 
 def test_a_raw_start_is_made_once_and_named_in_every_row(project, talks, asked):
@@ -178,9 +180,9 @@ def test_a_raw_start_per_seed_is_where_the_trainings_of_that_seed_begin(project,
     models = {"raw": Model(), "DSE": Model("DSE", data=talks)}
     trained = run.train(models)
     assert {f"raw start: masked words, seed {seed}" for seed in (1, 2)} < {stage.name for stage in run.stages}
-    first, second = (trained.results["raw", seed]["encoder"].encode(["book a table"]) for seed in (1, 2))
+    first, second = (trained.results["raw", seed].model.encode(["book a table"]) for seed in (1, 2))
     assert not np.allclose(first, second, atol=1e-3)
-    assert set(run.evaluate(trained, [asked])["train_seed"]) == {1, 2}
+    assert set(run.evaluate(trained, [asked]).rows["train_seed"]) == {1, 2}
     shared = start("dse", "smoke", 2, str(project / "tiny"), {"raw_start": "masked words"}, project / "shared")
     np.testing.assert_array_equal(shared.encoder().encode(["book a table"]), first)
     assert [stage.cached for stage in shared.stages] == [True], "the start that all seeds share is that of seed 1"
@@ -191,30 +193,27 @@ def test_a_raw_start_per_seed_is_where_the_trainings_of_that_seed_begin(project,
 def test_a_raw_start_is_trained_at_its_own_rate(project):
     settings = {"raw_start": "masked words", "train.masked words.learning_rate": 4e-4}
     run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "rate")
-    ((_, inputs),) = run.raw_starts([1]).values()
+    _, inputs = job_of(*run.raw_start(), tiny.encoder(), 1)
     assert inputs["settings"].learning_rate == 4e-4
 
 
 def test_what_starts_from_another_encoder_does_not_wait_for_the_raw_start(project, talks, monkeypatch):
     tiny_one, settings = str(project / "tiny"), {"raw_start": "masked words", "train_seeds": [1, 2]}
     run = start("dse", "smoke", encoder=tiny_one, overrides=settings, out=project / "held")
-    begun, make = [], run.stage_each
-    monkeypatch.setattr(run, "stage_each", lambda jobs, follow: begun.extend(map(str, jobs)) or make(jobs, follow))
     models = {"DSE": Model("DSE", data=talks), "other": Model("DSE", tiny_one, talks), "raw": Model()}
     trained = run.train(models)
-    assert begun == ["raw start: masked words", "train other, seed 1", "train other, seed 2"]
     assert list(trained) == ["DSE", "other", "raw"] and len(trained.results) == 6
     made = [stage.name for stage in run.stages]
     assert made.count("raw start: masked words") == 1 and "train DSE, seed 2" in made
     assert run.train({"DSE": models["DSE"]})["DSE"].encode(["hi"]).tolist() == trained["DSE"].encode(["hi"]).tolist()
 
 
-def test_a_raw_start_that_failed_is_a_sentence(project):
+def test_a_raw_start_that_failed_is_a_sentence(project, monkeypatch):
     settings = {"raw_start": "masked words"}
     run = start("dse", "smoke", encoder=str(project / "tiny"), overrides=settings, out=project / "lost")
-    with pytest.raises(DialnbError, match="the raw start failed: "):
-        run.open_raw(run.raw_start(1), {"failed": "the loss is not a number"})
-    assert run.raw_starts([1]), "it can be asked for again"
+    monkeypatch.setattr("dialnb.runs.run.job_of", lambda *_: Result(failed="the loss is not a number"))
+    with pytest.raises(DialnbError, match="the raw start failed: the loss is not a number"):
+        run.encoder()
 
 
 def test_after_a_change_only_what_changed_is_made_again(run, talks, asked):
@@ -248,13 +247,13 @@ def test_a_model_may_have_seeds_of_its_own_and_what_starts_from_it_those_that_bo
             "TF-IDF": lambda encoder, records, dataset, limit: length_of(trained["first"], records, dataset, limit)
         },
     )
-    floors = [a.question.seed for a in run.answers(trained, [asked], run.encoder()) if a.question.model == "TF-IDF"]
+    floors = [a.question.seed for a in run.answers(trained, [asked], "first") if a.question.model == "TF-IDF"]
     assert floors == [1, 2, 3], "a floor for every training"
 
 
 def test_a_model_may_have_the_name_of_the_encoder_that_it_is(run, talks, asked):
     trained = run.train({"mini": Model(start="mini"), "mini-DSE": Model("DSE", "mini", talks)})
-    rows = run.evaluate(trained, [asked])
+    rows = run.evaluate(trained, [asked]).rows
     assert set(rows["encoder"]) == {"mini"} and set(rows["model"]) == {"mini", "mini-DSE"}
 
 
@@ -263,9 +262,9 @@ def test_a_model_starts_from_another_one_of_the_same_seed(run, talks):
     trained = run.train(models)
     assert list(trained.results) == [("late", 1), ("late", 2), ("first", 1), ("first", 2)]
     for seed in (1, 2):
-        inputs = job_of(run.settings, models["late"], trained.results["first", seed]["encoder"], seed)[1]
+        inputs = job_of(run.settings, models["late"], trained.results["first", seed].model, seed)[1]
         direct = fit("DSE", inputs["encoder"].clone(), talks.read(), inputs["settings"]).model
-        late = trained.results["late", seed]["encoder"]
+        late = trained.results["late", seed].model
         assert np.allclose(late.encode(["book a table"]), direct.encode(["book a table"]), atol=1e-5)
 
 
@@ -296,7 +295,7 @@ def test_a_row_is_left_out_by_its_own_name_alone_whatever_it_is_made_of(offering
     models = {"TF": Model(start="mini", pooling="cls"), "mine": Model("DSE 2-1", data=talks)}
     trained = run.train(models)
     assert [*trained] == ["TF", "mine"] and run.missing == []
-    assert trained["TF"].pooling == "cls" and set(run.evaluate(trained, [asked])["model"]) == {"TF", "mine"}
+    assert trained["TF"].pooling == "cls" and set(run.evaluate(trained, [asked]).rows["model"]) == {"TF", "mine"}
 
 
 def test_what_is_left_out_is_said_in_the_log_once_for_each_reason(offering, capsys):
@@ -318,11 +317,11 @@ def test_a_model_typed_into_the_notebook_of_dse_is_trained_in_every_profile_that
         dialogues = Dialogues(run.corpus(), 12)
         given = {"run": run, "s": run.settings, "dialogues": dialogues, "dse": dse, "Model": Model, "Lacking": Lacking}
         exec(source + '\nmodels["TF"] = Model(start="mini", pooling="cls")', given)  # noqa: S102 (a cell of our own)
-        assert {"BERT", "DSE", "TF"} <= Grid(run, given["models"], (), {}).models.keys()
+        assert {"BERT", "DSE", "TF"} <= {name for name in given["models"] if run.wants(name)}
 
 
 def test_data_that_cannot_be_had_are_a_reason_in_the_table(run, talks):
-    rows = run.evaluate(run.train({"raw": Model()}), [Task("T2", length_of, "private", ["limit"])])
+    rows = run.evaluate(run.train({"raw": Model()}), [Task("T2", length_of, "private", ["limit"])]).rows
     assert rows.empty
     (entry,) = run.missing
     assert (entry["table"], entry["dataset"]) == ("T2", "Nowhere") and "not bundled" in entry["reason"]
@@ -332,7 +331,7 @@ def test_data_that_cannot_be_had_are_a_reason_in_the_table(run, talks):
 
 def test_a_loss_of_ones_own_is_trained_like_one_of_the_library_and_is_part_of_the_key(run, talks, asked):
     own = Model("DSE", data=talks, options={"loss": attraction, "strength": 2.0})
-    rows = run.evaluate(run.train({"mine": own, "DSE": Model("DSE", data=talks)}), [asked])
+    rows = run.evaluate(run.train({"mine": own, "DSE": Model("DSE", data=talks)}), [asked]).rows
     assert rows.groupby("model")["value"].mean().nunique() == 2
     other = Model("DSE", data=talks, options={"loss": attraction, "strength": 3.0})
     keys = {stage_key(*job_of(run.settings, model, tiny.encoder(), 1)) for model in (own, other)}
@@ -370,19 +369,19 @@ def test_the_model_comes_back_as_it_was_when_it_was_best(talks, tmp_path):
     few = {"batch_size": 16, "precision": "float32"}
     settings = job_of(few, Model("DSE", settings={"epochs": 3, "learning_rate": 1e-3}), None, 1)[1]
     made = train_model("DSE", tiny.encoder(), talks, settings["settings"], {}, watch, tmp_path)
-    assert np.allclose(made["encoder"].encode(["book a table"]), seen[1], atol=1e-6)
-    assert made["watched"]["epoch"].tolist() == [1, 2, 3] and list(made["epochs"]) == [1, 2, 3]
+    assert np.allclose(made.model.encode(["book a table"]), seen[1], atol=1e-6)
+    assert made.watched["epoch"].tolist() == [1, 2, 3] and list(made.epochs) == [1, 2, 3]
     short = replace(settings["settings"], max_steps=1)
-    assert "watched" not in train_model("DSE", tiny.encoder(), talks, short, {}, watch, tmp_path / "short"), "no epoch"
+    assert train_model("DSE", tiny.encoder(), talks, short, {}, watch, tmp_path / "short").watched is None, "no epoch"
 
 
 def test_what_is_kept_of_every_epoch_is_a_model_of_its_own(run, talks, asked):
     model = Model("DSE", data=talks, settings={"epochs": 2, "max_steps": 20}, watch=Watch(keep=True), report=1)
     trained = run.train({"DSE": model})
-    rows = run.evaluate(trained.epochs, [asked])
+    rows = run.evaluate(trained.epochs, [asked]).rows
     assert rows["model"].eq("DSE").all() and sorted(rows["epoch"]) == [1, 1, 2, 2]
     first = rows[rows["epoch"].eq(1) & rows["train_seed"].eq(1)]["value"].iloc[0]
-    reported = run.evaluate(trained, [asked])
+    reported = run.evaluate(trained, [asked]).rows
     assert reported[reported["train_seed"] == 1]["value"].iloc[0] == first, "the first epoch is reported"
 
 
@@ -418,7 +417,7 @@ def test_a_model_may_have_fewer_seeds_than_the_run(run, talks, asked):
     models = {"raw": Model(), "DSE": Model("DSE", data=talks), "once": Model("DSE", "DSE", talks, seeds=(1,))}
     trained = run.train(models)
     assert list(trained.results) == [("raw", 1), ("raw", 2), ("DSE", 1), ("DSE", 2), ("once", 1)]
-    assert run.evaluate(trained, [asked]).groupby("model")["train_seed"].nunique().to_dict() == {
+    assert run.evaluate(trained, [asked]).rows.groupby("model")["train_seed"].nunique().to_dict() == {
         "DSE": 2,
         "once": 1,
         "raw": 2,
@@ -433,35 +432,57 @@ def test_rows_name_a_raw_start_that_is_a_model_of_the_notebook(project, talks, a
     assert set(run.results["encoder"]) == {"tiny, masked words"}
 
 
-def test_models_of_later_cells_are_trained_beside_and_nothing_is_asked_of_them(run, talks, asked):
+def test_what_was_submitted_twice_is_made_once(run, talks, asked):
     later = {"later": Model("DSE", data=talks), "from it": Model("DSE", "later", talks)}
-    trained = run.train({"raw": Model(), "DSE-dropout": Model("DSE-dropout", data=talks)}, [asked], beside=later)
-    assert list(trained) == ["raw", "DSE-dropout"]
+    run.train(later)
     count = len(run.stages)
     assert list(run.train(later)) == ["later", "from it"]
     assert all(stage.cached for stage in run.stages[count:]), "they were there already"
 
 
-def test_what_workers_made_is_read_once_and_kept_in_the_record(run, monkeypatch):
-    read, real = [], StageCache.run
-    monkeypatch.setattr("dialnb.runs.stages.get_context", lambda _: processes.context())
-    monkeypatch.setattr(run._workers, "count", 2)
+@pytest.fixture
+def with_workers(run, monkeypatch):
+    monkeypatch.setattr("dialnb.runs.scheduler.get_context", lambda _: processes.context())
+    run._scheduler.workers = 2
+    yield run
+    run._scheduler.close()
+
+
+def test_with_workers_rows_are_those_of_one_process_and_wait_until_they_are_asked_for(project, with_workers):
+    talks, records = Dialogues([load("bundled/dialogues")], 12), load("bundled/SNIPS", "dse")[3:40:2]
+    models = {"first": Model("DSE-dropout", data=talks), "DSE": Model("DSE", "first", talks), "raw": Model()}
+    tasks = [Task(table, length_of, {"SNIPS": records}, ["limit"]) for table in ("T2", "X")]
+    trained = with_workers.train(models)
+    answers = with_workers.evaluate(trained, tasks[:1])
+    with_workers.evaluate(trained.only("raw"), tasks[1:])
+    assert not any(stage.is_there for key, stage in trained.stages.items() if key[0] != "raw")
+    assert len(with_workers.rows("X")) == 2 and "T2" not in set(with_workers._results["table"])
+    assert len(with_workers.rows("T2")) == 6 and {stage.cached for stage in with_workers.stages} == {False}
+    alone = start("dse", "smoke", encoder=str(project / "tiny"), out=project / "alone")
+    alone._scheduler.cache = StageCache(project / "other-stages")
+    rows = alone.evaluate(alone.train(models), tasks[:1]).rows
+    assert np.allclose(rows["value"], answers.rows["value"], rtol=1e-5)
+
+
+def test_what_workers_made_is_read_once_and_kept_in_the_record(with_workers, monkeypatch):
+    run, read, real = with_workers, [], StageCache.run
     monkeypatch.setattr(StageCache, "run", lambda self, name, *rest: read.append(name) or real(self, name, *rest))
-    jobs = {number: (side_by_side.plus_one, {"number": number}) for number in (1, 2)}
-    later = {3: (side_by_side.plus_one, {"number": 3})}
-    found = run.stage_each(jobs, lambda name, result: later if (name, result) == (2, 3) else {})
-    assert found == {1: 2, 2: 3, 3: 4} and sorted(read) == ["1", "2", "3"]
+    stages = [run.submit(str(number), side_by_side.plus_one, number=number) for number in (1, 2)]
+    last = run._scheduler.submit("3", lambda number: Job(side_by_side.plus_one, {"number": number}), [stages[1]])
+    assert last.result() == 4 and [stage.result() for stage in stages] == [2, 3] and sorted(read) == ["1", "2", "3"]
+    run.save()
     record = read_json(run.folder / "run.json")
-    assert [(stage["name"], stage["cached"]) for stage in record["stages"]] == [
+    assert sorted((stage["name"], stage["cached"]) for stage in record["stages"]) == [
         ("1", False),
         ("2", False),
         ("3", False),
     ]
 
 
-def test_with_workers_later_models_are_asked_ahead_what_is_for_them_only(run, talks, asked, monkeypatch):
-    monkeypatch.setattr(run, "settings", {**run.settings, "workers": 2})
-    theirs = replace(asked, only=["later"])
-    grid = Grid(run, {"raw": Model()}, [asked, theirs], {"later": Model("DSE", data=talks)})
-    for name, task in {"raw": asked, "later": theirs}.items():
-        assert {key.task for key in grid._waiting(name, {"encoder": run.encoder()}, (1,))} == {task}
+def test_rows_stand_in_the_order_of_asking_whoever_looks_first(run, talks, asked):
+    trained = run.train({"raw": Model()})
+    for name in ("one", "two"):
+        run.evaluate(trained, [replace(asked, labels={"part": name})])
+    run.add(run.rows("T2").assign(part="three"))
+    run.evaluate(trained, [replace(asked, labels={"part": "four"})])
+    assert run.results["part"].unique().tolist() == ["one", "two", "three", "four"]

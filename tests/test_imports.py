@@ -89,4 +89,4 @@ def test_no_module_uses_tools_of_tests_or_sets_variables_but_the_command_and_the
         text = path.read_text(encoding="utf-8")
         assert "mock" not in text, path
         lines = [line for line in text.splitlines() if any(part in line for part in setting) and " in os" not in line]
-        assert not lines or path.name in ("cli.py", "stages.py"), (path, lines)
+        assert not lines or path.name in ("cli.py", "scheduler.py"), (path, lines)

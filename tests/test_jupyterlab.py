@@ -118,10 +118,10 @@ def test_a_stranger_runs_dse_turns_a_number_and_adds_a_model_and_a_task(browser,
     cosines = browser.run(f"[...{cell}.querySelectorAll('tbody tr')].map({COSINE})")
     assert all(-1 <= cosine <= 1 for cosine in cosines)
 
-    cell = change_cell(browser, "trained = run.train(models, ahead, beside=", lambda code: OWN_MODEL)
+    cell = change_cell(browser, "= map(run.train, (models, others", lambda code: OWN_MODEL)
     browser.wait(f"({output_of})({cell}).includes('done in')")
     assert "stage train pull" in browser.run(f"({output_of})({cell})")
-    cell = change_cell(browser, "trained = better_pooling(trained, pooled)", lambda code: OWN_TASK)
+    cell = change_cell(browser, "trained = run.evaluate(trained, of_baselines)", lambda code: OWN_TASK)
     browser.wait(f"{cell}.querySelectorAll('table').length === 2")
     tables = browser.run(f"[...{cell}.querySelectorAll('table')].map(table => table.textContent)")
     page_through(browser, "dse-changed")

@@ -9,7 +9,6 @@ import linecache
 import math
 import os
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -28,10 +27,12 @@ from dialnb.data.records import RetrievalQuery
 from dialnb.errors import DataError, DialnbError
 from dialnb.files import sha256
 from dialnb.models.selector import Selector
-from dialnb.runs.fingerprints import code_version, fingerprint, hashed_once
+from dialnb.runs import fingerprints
+from dialnb.runs.fingerprints import code_version, fingerprint, stage_key
 from dialnb.runs.results import read_record, read_result, write_result
-from dialnb.runs.stages import StageCache, stage_key
+from dialnb.runs.stages import StageCache
 from dialnb.training import TrainingResult
+from dialnb.training.stage import Result
 
 
 @dataclass(frozen=True)
@@ -94,29 +95,16 @@ def test_what_cannot_be_keyed_is_refused_with_its_name():
 
 LIBRARY = {
     "shelf/__init__.py": "from shelf.sums import add\n",
-    "shelf/sums.py": "STEP = 1\n\ndef add(x):\n    return x + STEP\n\ndef unused(x):\n    return x\n",
+    "shelf/sums.py": "STEP = 1\n\ndef add(x):\n    return x + STEP\n",
     "shelf/work.py": '''from dataclasses import dataclass
 from shelf import add
 
 def stage(x):
     """Words."""
-    from shelf.late import finish
-    return finish(helper(x)) + words() + len(SHOWN)
+    return helper(x) + (x in {"a", "b", "c"})
 
 def helper(x):
     return add(x)  # a remark
-
-def other(x):
-    return x
-
-def words():
-    return len(read("words.yaml"))
-
-def read(name):
-    from pathlib import Path
-    return Path(__file__).with_name(name).read_text()
-
-SHOWN = read("shown.yaml")
 
 @dataclass
 class Shelf:
@@ -124,8 +112,6 @@ class Shelf:
         return add(3)
 ''',
     "shelf/words.yaml": "a: 1\n",
-    "shelf/shown.yaml": "a: 1\n",
-    "shelf/late.py": "class Finisher:\n    def __call__(self, x):\n        return x\n\nfinish = Finisher()\n",
 }
 
 
@@ -151,15 +137,14 @@ def version(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("shelf/work.py", "finish(helper(x))", "helper(x)"),
         ("shelf/work.py", "return add(x)", "return -add(x)"),
+        ("shelf/work.py", '"c"}', '"d"}'),
         ("shelf/sums.py", "x + STEP", "x - STEP"),
         ("shelf/sums.py", "STEP = 1", "STEP = 2"),
-        ("shelf/late.py", "        return x", "        return -x"),
         ("shelf/words.yaml", "a: 1", "a: 2"),
     ],
 )
-def test_a_change_in_any_code_that_the_stage_reaches_is_a_new_version(version, file, old, new):
+def test_a_change_in_a_package_of_ones_own_is_a_new_version(version, file, old, new):
     assert version() != version(file, old, new)
 
 
@@ -168,13 +153,55 @@ def test_a_change_in_any_code_that_the_stage_reaches_is_a_new_version(version, f
     [
         ("shelf/work.py", "Words.", "Other words."),
         ("shelf/work.py", "  # a remark", ""),
-        ("shelf/work.py", "def other(x):\n    return x", "def other(x):\n    return -x"),
-        ("shelf/sums.py", "def unused(x):\n    return x", "def unused(x):\n    return -x"),
-        ("shelf/shown.yaml", "a: 1", "a: 2"),  # read when the module is imported: it comes as an input
     ],
 )
-def test_comments_docstrings_and_code_that_it_does_not_reach_change_nothing(version, file, old, new):
+def test_comments_and_docstrings_change_nothing(version, file, old, new):
     assert version() == version(file, old, new)
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """The hashes of rooms of a copy of the library, in which a text of a file is replaced."""
+    shutil.copytree(fingerprints.HOME, tmp_path / "dialnb", ignore=shutil.ignore_patterns("assets", "__pycache__"))
+    monkeypatch.setattr(fingerprints, "HOME", tmp_path / "dialnb")
+
+    def version_of(function, file: str, old: str, new: str) -> str:
+        path = tmp_path / "dialnb" / file
+        path.write_text(path.read_text().replace(old, new))
+        fingerprints.room_version.cache_clear()
+        fingerprints._file_version.cache_clear()
+        return code_version(function)
+
+    yield version_of
+    fingerprints.room_version.cache_clear()
+
+
+def test_a_function_depends_on_its_room_and_those_below_and_on_no_other(house):
+    from dialnb.evaluation import diaeval
+    from dialnb.training.stage import train_model
+
+    change = "models/heads.py", "import", "import sys; import"
+    for file, old, new, moved in (
+        ("plots/ranks.py", "import", "import sys; import", ()),
+        ("runs/run.py", "import", "import sys; import", ()),
+        ("evaluation/linear.py", "import", "import sys; import", (diaeval.actions_of,)),
+        ("examples/acts.yaml", ":", ": ", (diaeval.actions_of, train_model)),
+        ("losses/contrastive.py", "temperature", "warmth", (diaeval.actions_of, train_model)),
+        (*change, (diaeval.actions_of, train_model)),
+    ):
+        for function in (diaeval.actions_of, train_model):
+            before = house(function, file, "", "")
+            assert (before != house(function, file, old, new)) == (function in moved), (file, function)
+            house(function, file, new, old)
+
+
+def test_the_street_is_that_of_contributing():
+    from test_rooms import drawn_order
+
+    floors = drawn_order()
+    assert [floors[room] for room in fingerprints.STREET] == sorted(floors[room] for room in fingerprints.STREET)
+    others = {"claims", "plots", "runs", "ecosystem", "explore", "report", "commands", "cli"}
+    assert floors.keys() - {*fingerprints.STREET} <= others
 
 
 def read_all(data) -> int:
@@ -238,25 +265,6 @@ def test_a_class_that_was_typed_into_a_notebook_counts_by_its_functions(name):
     first, again = (code_version(typed(CLASS, name)) for _ in range(2))
     changes = ("[self.twice]", "[-self.twice]"), ("2 * self.size", "3 * self.size")
     assert first == again and len({first, *(code_version(typed(CLASS.replace(*each), name)) for each in changes)}) == 3
-
-
-def readers_of_lists():
-    from dialnb.evaluation import evaluate_actions, finetune_actions
-    from dialnb.examples.readings import SpokenTemplates, Templates
-    from dialnb.studies import tadse
-
-    yield from ((part, "acts", "_mapping") for part in (evaluate_actions, finetune_actions))
-    yield from ((part, "recogniser", "gazetteer") for part in (tadse.statistics_of, Templates, SpokenTemplates))
-
-
-@pytest.mark.parametrize(("start", "module", "function"), list(readers_of_lists()))
-def test_lists_that_come_with_the_library_belong_to_the_version_of_what_reads_them(start, module, function):
-    from dialnb import examples
-    from dialnb.runs.fingerprints import _visit_object
-
-    reached, file = {}, "acts.yaml" if module == "acts" else "gazetteer.yaml"
-    _visit_object(start, reached)
-    assert sha256(Path(examples.__file__).with_name(file)) in reached[f"dialnb.examples.{module}", function]
 
 
 # --- storage ----------------------------------------------------------------------------------------------------------
@@ -463,7 +471,7 @@ def test_fresh_ignores_what_is_older_and_what_a_stopped_run_left_but_not_its_own
 def test_facts_of_training_within_a_result_are_recorded(cache):
     result = TrainingResult(3, pd.DataFrame({"loss": [3.0, 1.0]}), 1.0, 2.0, 4.0, 0.0)
 
-    _, record = cache.run("train", lambda: {"training": result}, {})
+    _, record = cache.run("train", lambda: Result(training=result), {})
     assert record.facts["training"][0]["tokens_per_second"] == 4.0 and record.facts["training"][0]["last_loss"] == 2.0
     assert record.facts["peak_memory_gb"] > 0
 
@@ -476,72 +484,15 @@ def test_two_processes_that_want_the_same_stage_make_it_once(tmp_path):
     assert "waiting" in said or said == ""
 
 
-def test_a_package_that_imports_its_own_submodule_has_a_version():
-    from dialnb.evaluation import geometry
-    from dialnb.runs.fingerprints import code_version
-    from dialnb.studies import spaces
-
-    assert geometry.__name__ == "dialnb.evaluation.geometry"
-    assert len(code_version(spaces.intent_geometry)) == 64
-
-
-def test_what_a_package_fetches_when_it_is_asked_for_it_belongs_to_the_version():
-    """`from dialnb.evaluation import evaluate_candidates` reaches the module that has it, and what it calls in turn."""
-    from dialnb.runs.fingerprints import _visit_object
-    from dialnb.studies import tasks
-
-    reached = {}
-    _visit_object(tasks.candidates_of, reached)
-    assert reached["dialnb.evaluation.selection", "evaluate_candidates"]
-    assert reached["dialnb.evaluation.selection", "cosine_scorer"]
-
-
-def test_a_changed_loss_belongs_to_the_version_of_the_trainings():
-    """Objectives ask the package for it: `from dialnb import losses`, then `losses.hard_negative_loss`."""
-    from dialnb.runs.fingerprints import _visit_object
-    from dialnb.runs.grid import train_model
-
-    reached = {}
-    _visit_object(train_model, reached)
-    assert reached["dialnb.losses.contrastive", "hard_negative_loss"]
-    assert reached["dialnb.losses.matching", "_pooled"]
-
-
-def test_the_version_of_code_imports_nothing_of_other_packages(tmp_path):
-    """The spec of a submodule cannot be had without importing its package: umap takes seconds, and is rarely needed."""
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "part.py").write_text("def stage():\n    from heavy.inner import thing\n    return thing\n")
-    site = tmp_path / "site-packages"
-    (site / "heavy").mkdir(parents=True)
-    (site / "heavy" / "__init__.py").write_text("raise SystemExit('imported')")
-    (site / "heavy" / "inner.py").write_text("thing = 1\n")
-    code = (
-        "from dialnb.runs.fingerprints import code_version, _path; from own.part import stage; "
-        "print(len(code_version(stage)), _path('own.part').name, _path('heavy.inner'))"
-    )
-    paths = os.pathsep.join([str(tmp_path), str(site), *filter(None, sys.path)])
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True)
-    assert done.stdout.decode().split() == ["64", "part.py", "None"], done.stderr.decode()
-
-
-def test_an_encoder_is_hashed_once_inside_the_block_and_anew_after_it(monkeypatch):
-    encoder, hashed = tiny.encoder(), []
+def test_weights_are_hashed_once_where_hashes_are_kept_and_anew_where_not(monkeypatch):
+    encoder, hashed, hashes = tiny.encoder(), [], {}
     monkeypatch.setattr(type(encoder), "state_dict", lambda self: hashed.append(1) or {})
-    with hashed_once():
-        assert fingerprint([encoder, encoder]) == fingerprint([encoder, encoder])
+    first = fingerprint([encoder, encoder], hashes=hashes)
     assert len(hashed) == 1
+    encoder.pooling = "cls"
+    assert fingerprint([encoder, encoder], hashes=hashes) != first and len(hashed) == 1, "how it reads is no weight"
     fingerprint(encoder)
     assert len(hashed) == 2
-
-
-def test_code_is_followed_once_inside_the_block_and_anew_after_it(monkeypatch):
-    visited = []
-    monkeypatch.setattr("dialnb.runs.fingerprints._visit_object", lambda function, seen: visited.append(function))
-    with hashed_once():
-        assert code_version(fingerprint) == code_version(fingerprint)
-    assert len(visited) == 1
-    code_version(fingerprint)
-    assert len(visited) == 2
 
 
 def test_a_large_file_is_hashed_again_once_it_changes(tmp_path):
@@ -567,4 +518,4 @@ def test_texts_that_several_stages_ask_an_encoder_for_are_encoded_once(tmp_path,
     assert sum(encoded) == 60
     assert found == [float((encoder.encode(texts) ** power).sum()) for power in (2, 4)], "bit for bit"
     assert cache.run("changed", side_by_side.length_when_changed, given)[0] != found[0], "weights as they are then"
-    assert encoder.memory is None, "the caller's own remembers nothing"
+    assert encoder.cache is None, "the caller's own remembers nothing"

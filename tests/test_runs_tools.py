@@ -16,9 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
-import processes
 import pytest
-import side_by_side
 import tiny
 import yaml
 from matplotlib.figure import Figure
@@ -32,6 +30,7 @@ from dialnb.runs import start, tools
 from dialnb.runs.figures import redraw
 from dialnb.runs.profiles import run_name
 from dialnb.runs.provenance import commit
+from dialnb.training.stage import Result
 from tools import doctor
 from tools import pack as packing
 
@@ -43,8 +42,8 @@ def rows(value: float = 50.0) -> pd.DataFrame:
     return pd.DataFrame(given | {"value": [value, 60.0], "n": 10})
 
 
-def make_encoder(seed: int) -> dict:
-    return {"encoder": tiny.encoder(seed=seed)}
+def make_encoder(seed: int) -> Result:
+    return Result(tiny.encoder(seed=seed))
 
 
 def count_all(corpora: list) -> int:
@@ -159,21 +158,6 @@ def test_data_handed_to_a_stage_stand_in_the_record_with_fingerprint_and_licence
     record = json.loads((run.folder / "run.json").read_text())
     assert [entry["name"] for entry in record["data"]] == ["bundled/SNIPS", "bundled/STS-B", "bundled/BANKING77"]
     assert all(len(entry["fingerprint"]) == 16 and entry["licence"] in record["licences"] for entry in record["data"])
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_stages_that_wait_for_others_are_made_in_one_process_and_in_several(finished, tmp_path, workers, monkeypatch):
-    monkeypatch.setattr("dialnb.runs.stages.get_context", lambda _: processes.context())
-    run = start("toy", "smoke", out=tmp_path / "x")
-    run.settings = type(run.settings)({**run.settings, "workers": workers})
-
-    def follow(name, number):
-        return {f"{name}+": (side_by_side.plus_one, {"number": number})} if number < 3 else {}
-
-    jobs = {name: (side_by_side.plus_one, {"number": number}) for name, number in (("a", 0), ("b", 7))}
-    assert run.stage_each(jobs, follow) == {"a": 1, "b": 8, "a+": 2, "a++": 3}
-    assert [(stage.name, stage.cached) for stage in run.stages] == [(name, False) for name in ("a", "b", "a+", "a++")]
-    run.finish()
 
 
 def test_rows_without_a_value_are_refused(finished, tmp_path):

@@ -23,12 +23,16 @@ from dialnb.evaluation.finetuning import ACTIONS
 from dialnb.evaluation.selection import question_answers
 from dialnb.examples.readings import Dialogues, Lacking, thin
 from dialnb.runs import Model, Trained
+from dialnb.runs.answers import Answers, Question
 from dialnb.runs.fingerprints import fingerprint
 from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
+from dialnb.runs.scheduler import Scheduler
+from dialnb.runs.stages import StageCache
 from dialnb.studies import dse, spaces, tasks
 from dialnb.studies.shared import show_batch
 from dialnb.training import TrainingSettings
+from dialnb.training.stage import Result
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROBES = {"SNLI": "copies", "SICK": "", "ANLI": "copies"}
@@ -174,17 +178,26 @@ def test_a_model_is_read_with_the_pooling_that_development_data_prefer(tmp_path)
     assert set(rest["split"]) == {"test"}
     scores = [("TOD-BERT", "dev", "cls", 9.0), ("TOD-BERT", "dev", "mean", 8.0), ("TOD-BERT", "test", "mean", 99.0)]
     rows = pd.DataFrame(scores, columns=["model", "split", "pooling", "value"])
-    results = {(name, seed): {"encoder": tiny.encoder()} for name in ("DSE", "TOD-BERT") for seed in (1, 2)}
-    trained = Trained(dict.fromkeys(("DSE", "TOD-BERT"), Model()), results)
-    found = better_pooling(trained, rows)
-    assert {key: each["encoder"].pooling for key, each in found.results.items()} == {
+    assert better_pooling(rows) == {"TOD-BERT": "cls"} and better_pooling(rows.iloc[:0]) == {}
+
+
+def test_models_may_be_read_with_another_pooling_as_soon_as_answers_tell_which(tmp_path):
+    scheduler = Scheduler(StageCache(tmp_path))
+    stages = {
+        (name, seed): scheduler.submit("", lambda: Result(tiny.encoder()))
+        for name in ("DSE", "TOD-BERT")
+        for seed in (1, 2)
+    }
+    trained = Trained(dict.fromkeys(("DSE", "TOD-BERT"), Model()), stages)
+    asked = {Question("TOD-BERT", 1, "", None): scheduler.submit("", lambda: None)}
+    found = Answers(asked, {}, None).read_better(trained, lambda rows: {"TOD-BERT": "cls"})
+    assert {key: each.model.pooling for key, each in found.results.items()} == {
         ("DSE", 1): "mean",
         ("DSE", 2): "mean",
         ("TOD-BERT", 1): "cls",
         ("TOD-BERT", 2): "cls",
     }
     assert trained["TOD-BERT"].pooling == "mean", "what was trained stays as it is"
-    assert better_pooling(trained, rows.iloc[:0])["TOD-BERT"].pooling == "mean"
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -236,7 +249,7 @@ def test_scores_over_epochs_have_a_row_for_each_task_and_draw():
 
 
 def test_questions_are_paired_with_their_answers_in_the_plane():
-    plane = spaces.project_pairs(tiny.encoder(), load("bundled/dialogues")[:300], "tsne", 5, 40, seed=1)
+    plane = spaces.project_pairs(tiny.encoder(), load("bundled/dialogues")[:300], "made", "tsne", 5, 40, seed=1)
     assert plane["label"].value_counts().to_dict() == {"random response": 40, "question": 5, "answer": 5}
     assert plane[plane["pair"] != ""].groupby("pair").size().eq(2).all()
     assert plane["text"].str.len().gt(0).all() and plane["preservation"].nunique() == 1

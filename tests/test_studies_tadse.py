@@ -20,12 +20,13 @@ from dialnb.data.records import IntentUtterance, Slot
 from dialnb.data.tables import build_table
 from dialnb.evaluation.vectors import normalise
 from dialnb.examples.readings import Filled, Templates, annotated
-from dialnb.runs.grid import Watch, job_of, train_model
+from dialnb.runs.fingerprints import stage_key
+from dialnb.runs.grid import Watch, job_of
 from dialnb.runs.profiles import load_profiles
-from dialnb.runs.stages import stage_key
 from dialnb.studies import tadse
 from dialnb.studies.tadse import ALIGNED, PAIR, Compressed
 from dialnb.training import TrainingSettings
+from dialnb.training.stage import train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -191,11 +192,11 @@ def test_training_hands_out_the_layers_that_compression_needs(records, tmp_path,
     encoder, settings = tiny.encoder(), TrainingSettings(batch_size=8, max_steps=2, learning_rate=1e-3)
     made = train_model(recipe, encoder, Templates([Filled("MASSIVE", records)]), settings, {}, None, tmp_path)
     wanted = {"TaDSE": {"head"}, "TaDSE w/ MLP": {"head", "alignment"}, "TaDSE L_u": set()}[recipe]
-    assert set(made.get("layers", {})) == wanted and made["training"].steps == 2
-    for name, layer in made.get("layers", {}).items():
+    assert set(made.layers) == wanted and made.training.steps == 2
+    for name, layer in made.layers.items():
         ones = torch.ones(2, encoder.dim)
         wanted = torch.tanh(torch.nn.functional.linear(ones, layer["weight"], layer["bias"])).numpy()
-        assert np.allclose(Compressed(encoder, made["layers"], "M_A")._through(name, ones.numpy()), wanted, atol=1e-6)
+        assert np.allclose(Compressed(encoder, made.layers, "M_A")._through(name, ones.numpy()), wanted, atol=1e-6)
 
 
 def test_long_training_is_scored_after_every_epoch(records, tmp_path, monkeypatch):
@@ -203,7 +204,7 @@ def test_long_training_is_scored_after_every_epoch(records, tmp_path, monkeypatc
     settings = TrainingSettings(batch_size=32, epochs=2, learning_rate=1e-3)
     inputs = {"records": records, "dataset": "MASSIVE", "pooling": "cls", "limit": None, "references": None}
     watch, data = Watch(tadse.neighbours_of, inputs), Templates([Filled("MASSIVE", records, k=0)])
-    watched = train_model("TaDSE", tiny.encoder(), data, settings, {}, watch, tmp_path)["watched"]
+    watched = train_model("TaDSE", tiny.encoder(), data, settings, {}, watch, tmp_path).watched
     assert watched["epoch"].tolist() == [1, 2] and watched["value"].between(0, 100).all()
 
 

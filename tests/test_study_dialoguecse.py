@@ -36,12 +36,13 @@ from dialnb.evaluation.similarity import thinned
 from dialnb.examples.readings import Lacking, Sentences, Sessions
 from dialnb.files import project_root
 from dialnb.losses import matching_matrix
-from dialnb.runs.grid import Model, Watch, job_of, train_model
+from dialnb.runs.grid import Model, Watch, job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.run import Run
 from dialnb.studies import dialoguecse
 from dialnb.studies.dialoguecse import Corpus, TestSet
 from dialnb.training import TrainingSettings
+from dialnb.training.stage import Result, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -296,7 +297,9 @@ def test_other_starts_change_what_a_profile_knows(start):
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def trained(recipe: str, data, settings: TrainingSettings, folder: Path, watch: Watch | None = None, **options) -> dict:
+def trained(
+    recipe: str, data, settings: TrainingSettings, folder: Path, watch: Watch | None = None, **options
+) -> Result:
     folder.mkdir()
     return train_model(recipe, tiny.encoder(), data, settings, options, watch, folder)
 
@@ -305,17 +308,17 @@ def trained(recipe: str, data, settings: TrainingSettings, folder: Path, watch: 
 def test_every_matching_model_trains_and_moves_the_encoder(corpus, tmp_path, recipe):
     options = TrainingSettings(batch_size=8, max_steps=2, learning_rate=1e-2)
     made = trained(recipe, Sessions([corpus]), options, tmp_path / "w")
-    assert made["encoder"].name == recipe and len(made["curve"]) == 2
+    assert made.model.name == recipe and len(made.training.curve) == 2
     texts = tiny.sentences(3)
-    assert not np.allclose(made["encoder"].encode(texts), tiny.encoder().encode(texts))
+    assert not np.allclose(made.model.encode(texts), tiny.encoder().encode(texts))
 
 
 def test_an_epoch_of_a_training_that_is_cut_short_is_of_all_groups(corpus, tmp_path):
     options = TrainingSettings(batch_size=5, epochs=0.25, max_steps=3)
     both = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "both")
-    assert list(both["curve"]["epoch"]) == [5 / 60, 10 / 60, 15 / 60]
+    assert list(both.training.curve["epoch"]) == [5 / 60, 10 / 60, 15 / 60]
     past = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "past", sides="past")
-    assert list(past["curve"]["epoch"]) == pytest.approx([5 / 48, 10 / 48, 15 / 48]), "of those with a past"
+    assert list(past.training.curve["epoch"]) == pytest.approx([5 / 48, 10 / 48, 15 / 48]), "of those with a past"
 
 
 @pytest.mark.parametrize(("epochs", "seen", "best"), [(3, [0.1, 0.9, 0.5, 0.5], 2), (1.5, [0.1, 0.9], 2)])
@@ -329,8 +332,8 @@ def test_the_best_of_all_epochs_and_the_end_comes_back(corpus, tmp_path, epochs,
     options = TrainingSettings(batch_size=30, epochs=epochs, learning_rate=1e-2)
     watch = Watch(look, best="Corr", last=True)
     made = trained("DialogueCSE I2", Sessions([corpus]), options, tmp_path / "w", watch)
-    assert list(made["watched"]["value"]) == seen
-    assert np.allclose(made["encoder"].encode(["a b c"]), states[best - 1], atol=1e-6)
+    assert list(made.watched["value"]) == seen
+    assert np.allclose(made.model.encode(["a b c"]), states[best - 1], atol=1e-6)
 
 
 def test_stage_one_reads_each_sentence_once(tmp_path):
@@ -484,7 +487,7 @@ def test_all_models_of_a_sweep_have_equally_many_steps_and_fewer_seeds(corpus, n
 def test_the_matching_matrix_is_of_the_tokens_as_they_are_read():
     encoder = tiny.encoder(dropout=0.0).eval()
     turns, response = tiny.sentences(2, seed=5), tiny.sentences(1, seed=6)[0]
-    found = dialoguecse.matching_of(encoder, MatchingGroup(tuple(turns), (), (response,), (1,)))
+    found = dialoguecse.matching_of(encoder, MatchingGroup(tuple(turns), (), (response,), (1,)), "made")
     assert list(found["turn"].unique()) == [1, 2] and found["word"].iloc[0] == found["response"].iloc[0] == "[CLS]"
     states, _ = encoder.hidden(encoder.tokenize([turns[1]]))
     answer, _ = encoder.hidden(encoder.tokenize([response]))

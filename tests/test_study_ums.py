@@ -25,13 +25,16 @@ from dialnb.evaluation.projection import METHODS
 from dialnb.examples.manipulations import TASKS, deletion, insertion, search
 from dialnb.examples.readings import Lists
 from dialnb.files import project_root, read_json
-from dialnb.runs.grid import Model, Task, Trained, job_of, train_model
+from dialnb.runs.grid import Model, Task, Trained, job_of
 from dialnb.runs.profiles import load_profiles
 from dialnb.runs.results import read_record, read_result, write_result
+from dialnb.runs.scheduler import Scheduler
+from dialnb.runs.stages import StageCache
 from dialnb.studies import ums
 from dialnb.training.pretrain import PretrainingRecipe, pretrain
 from dialnb.training.recipes import fit
 from dialnb.training.settings import TrainingSettings
+from dialnb.training.stage import Result, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -71,7 +74,8 @@ def trained(tmp_path_factory) -> dict:
     model = ums.model(s, Lists(parts), TASKS, probe=12, settings={"epochs": 2, "learning_rate": 1e-3})
     function, inputs = job_of(s, model, tiny.encoder(max_position_embeddings=80), seed=1)
     assert function is train_model
-    return function(**inputs, folder=work) | {"parts": parts}
+    made = function(**inputs, folder=work)
+    return {"selector": made.model, "watched": made.watched, "curve": made.training.curve, "parts": parts}
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -197,7 +201,8 @@ def test_an_electra_that_goes_on_has_the_weights_of_its_start_and_says_how_well_
     )
     np.testing.assert_allclose(made.encode(tiny.TEXTS), start.encode(tiny.TEXTS), atol=1e-4)
     assert made.transformer.config.model_type == "electra" and result.facts["skill"] < ums.LEARNED
-    trained = Trained({"E": Model()}, {("E", 1): {"encoder": made, "training": result}})
+    stage = Scheduler(StageCache(tmp_path)).submit("", lambda: Result(made, result))
+    trained = Trained({"E": Model()}, {("E", 1): stage})
     assert notebook.least_skill(trained, "E") == result.facts["skill"]
 
 

@@ -27,9 +27,9 @@ from dialnb.evaluation.sampling import item_groups
 from dialnb.examples.readings import Dialogues
 from dialnb.examples.windows import response_frequencies
 from dialnb.runs import Model
+from dialnb.runs.fingerprints import stage_key
 from dialnb.runs.grid import job_of
 from dialnb.runs.profiles import load_profiles
-from dialnb.runs.stages import stage_key
 from dialnb.studies import dse, wmdc
 from dialnb.training.recipes import wmdc as windows_recipe
 

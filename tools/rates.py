@@ -142,8 +142,8 @@ def agreement_of(encoder, records: Dataset, dataset: str) -> pd.DataFrame:
 def asked_of(run, models: dict[str, Model], task: Task) -> pd.DataFrame:
     """What all models, trained side by side, answer; written to the folder of the run."""
     run._profiles = replace(run._profiles, parameters={})  # every row is wanted
-    trained = run.train(models, ahead=[task])
-    rows = run.evaluate(trained, [task])
+    trained = run.train(models)
+    rows = run.evaluate(trained, [task]).rows
     rows.to_csv(run.folder / "rates.csv", index=False)
     trained.times().to_csv(run.folder / "times.csv", index=False)
     print(trained.times().to_string())

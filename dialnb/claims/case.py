@@ -123,6 +123,7 @@ def training_shares(times: DataFrame | None, slug: str, settings: Mapping[str, A
         if name in known.index and settings.get(setting):
             shares[f"{name}, {setting}"] = settings[setting] / known.loc[name, "printed steps"]
     for name, (examples, batch) in cells.get("printed_examples", {}).items():
-        if name in known.index and (size := settings.get(batch, batch) or 0) and not isinstance(size, str):
+        size = settings.get(batch, batch) if isinstance(batch, str) else batch
+        if name in known.index and size and not isinstance(size, str):
             shares[name] = known.loc[name, "steps"] * size / examples
     return shares

@@ -82,6 +82,9 @@ def list_papers(out: Path, root: Path | None, notebooks: Path | None) -> None:
 @argument("papers", nargs=-1, required=True, metavar="PAPER...")
 @choices
 @option("--fresh", is_flag=True, help="make every stage again, whatever is in the cache")
+@option(
+    "--executor", default="", metavar="ADDRESS", help="workers of Dask that make the stages, such as tcp://host:8786"
+)
 @option("--help-parameters", is_flag=True, help="print what can be set, and execute nothing")
 @PROJECT
 @NOTEBOOKS
@@ -92,6 +95,7 @@ def run(
     encoder: str,
     changes: Sequence[str],
     fresh: bool,
+    executor: str,
     dry_run: bool,
     help_parameters: bool,
     out: Path,
@@ -124,7 +128,7 @@ def run(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end leaves a record, as Ctrl-C does
     since = time.time() if fresh else 0.0
-    requests = [Request(slug, profile, seed, encoder, overrides[slug], out, since) for slug in slugs]
+    requests = [Request(slug, profile, seed, encoder, overrides[slug], out, since, executor) for slug in slugs]
     runs = run_all(requests, root, notebooks)
     bad = ("failed",) if ALL in papers else ("failed", "left out")
     return int(any(run.status in bad for run in runs))

@@ -6,7 +6,7 @@ their rows carry the names of `FLOORS` as ``model`` and are otherwise those of a
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -97,6 +97,13 @@ class Lexical:
 
     def _counted(self, texts: Sequence[str], max_length: int = 64, truncate: str = "right", **_: Any) -> Any:
         return self.counts(list(self.encoder.tokenize(list(texts), max_length, truncate)))
+
+
+def ask_words(evaluate: Callable[..., Any], floor: str, encoder: Any, records: Any, **settings: Any) -> Any:
+    """Ask a floor what models are asked: words in place of an encoder, the word pieces of ``encoder``, weighted as the
+    floor is called."""
+    weighting = floor if floor in WEIGHTINGS else WEIGHTINGS[0]
+    return evaluate(Lexical(encoder, records, weighting), records, **settings)
 
 
 def lexical_scorer(encoder: Any, groups: Sequence[SelectionGroup], max_length: int):

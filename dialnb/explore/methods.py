@@ -9,7 +9,7 @@ from dialnb.data.readers import SPEAKERS, in_turn
 from dialnb.evaluation.foreign import as_trainable
 from dialnb.explore.panels import lines_of
 from dialnb.files import say
-from dialnb.runs.grid import Model, job_of, model_of
+from dialnb.runs.grid import Model, job_of
 from dialnb.runs.stages import default_cache
 
 SPEAKER = re.compile(r"([\w' -]{1,20}):\s+(.+)")
@@ -24,7 +24,7 @@ def train(models: Mapping[str, Model], encoder: Any, seed: int = 1) -> dict[str,
         job = job_of({}, model, start, seed)
         result, record = cache.run(f"train {name}", *job)
         say(f"{name}: {'found again' if record.cached else f'trained in {record.seconds:.0f} s'}")
-        trained[name] = model_of(result)
+        trained[name] = result.model
     return trained
 
 

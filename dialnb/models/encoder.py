@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dialnb.errors import DataError, check_known
+from dialnb.files import digest_of
 from dialnb.models import packed as packed_path
 from dialnb.models.attention import NARROW, widened
 from dialnb.models.graphs import Graphs
+from dialnb.models.kept import kept
 from dialnb.models.places import download_encoder, encoder_name
 from dialnb.models.saving import (
     check_seal,
@@ -40,6 +44,8 @@ from dialnb.seeding import seeded
 from dialnb.tokens import Numbers, Packed, Tokens, pack
 
 POOLINGS = ("mean", "cls", "pooler", "max")
+KEPT = 51
+"""Texts of a list that is worth keeping; fewer are encoded as soon as found."""
 LOCAL = {"trust_remote_code": False, "local_files_only": True}
 
 
@@ -78,9 +84,7 @@ class Encoder(nn.Module):
         self.dtype: torch.dtype | None = None  # precision of the computation; None: that of the weights
         self.attention_dropout = True
         self.graphs: Graphs | None = None  # recorded passes, while something trains the encoder on a GPU
-        self.memory: Callable[..., np.ndarray] | None = (
-            None  # a function that is asked in place of `encode`: it may have its vectors already
-        )
+        self.cache: Path | None = None  # a folder in which `encode` keeps the vectors of long lists of texts
         self.packed = packed_path.supports(transformer)
 
     @property
@@ -106,7 +110,7 @@ class Encoder(nn.Module):
     def clone(self) -> Encoder:
         """A deep copy with its own weights; the tokenizer is shared."""
         twin = copy.copy(self)
-        twin.graphs = twin.memory = None
+        twin.graphs = twin.cache = None
         twin._modules = dict(self._modules)
         twin.transformer = copy.deepcopy(self.transformer)
         return twin
@@ -197,8 +201,30 @@ class Encoder(nn.Module):
         """
         if isinstance(texts, str):
             raise TypeError("encode takes a list of texts, not one string: write encode([text])")
-        if self.memory and len(texts) > 50:  # fewer are encoded as soon as found
-            return self.memory(**locals())
+        reading = max_length, batch_size, normalize, pooling, truncate
+        if self.cache is None or len(texts) < KEPT:
+            return self._encode(texts, *reading)
+        key = digest_of(json.dumps([self._state(), *reading, *texts]))
+        path = self.cache / f"{key[:32]}.safetensors"
+        return kept(path, lambda: {"vectors": self._encode(texts, *reading)})["vectors"]
+
+    def _state(self) -> list[Any]:
+        """What decides the vectors of a text: weights, word pieces, and how the encoder reads."""
+        weights = hashlib.sha256()
+        for name, tensor in self.state_dict().items():
+            weights.update(name.encode() + tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        own = self.pooling, self.length, self.normalize, self.prompt, str(self.dtype)
+        return [weights.hexdigest(), self.wordpieces.fingerprint(), *own]
+
+    def _encode(
+        self,
+        texts: Sequence[str],
+        max_length: int | None,
+        batch_size: int,
+        normalize: bool | None,
+        pooling: str | None,
+        truncate: str,
+    ) -> np.ndarray:
         numbers = Numbers()
         rows = numbers.of(texts)
         tokens = self.tokenize([self.prompt + text for text in numbers], max_length, truncate)

@@ -1,17 +1,12 @@
 """Texts to token ids, once: special tokens added here, truncation on either side, results cached on disk by content."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from filelock import FileLock
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-
 from dialnb.errors import check_known
-from dialnb.files import digest_of, make_folder, writing
+from dialnb.files import digest_of
+from dialnb.models.kept import Arrays, kept
 from dialnb.tokens import Tokens
 
 BLOCK = 20_000
@@ -52,18 +47,11 @@ class Wordpieces:
             return self._tokenise(texts, room, truncate)
         key = digest_of(json.dumps([self.fingerprint(), max_length, truncate, *texts]))
         path = Path(cache) / f"tokens-{key[:32]}.safetensors"
-        tokens = _read(path)
-        if tokens is None:
-            make_folder(path.parent)
-            with FileLock(f"{path}.lock"):
-                tokens = _read(path)  # somebody may have written it while this process waited
-                if tokens is None:
-                    tokens = self._tokenise(texts, room, truncate)
-                    draft = path.with_suffix(".tmp")
-                    with writing(draft):
-                        save_file({"ids": tokens.ids, "offsets": tokens.offsets, "sha256": _checksum(tokens)}, draft)
-                    draft.replace(path)
-        return tokens
+        return Tokens(**kept(path, lambda: self._arrays(texts, room, truncate)))
+
+    def _arrays(self, texts: Sequence[str], room: int, truncate: str) -> Arrays:
+        tokens = self._tokenise(texts, room, truncate)
+        return {"ids": tokens.ids, "offsets": tokens.offsets}
 
     def _tokenise(self, texts: Sequence[str], room: int, truncate: str) -> Tokens:
         kept = slice(room) if truncate == "right" else slice(-room, None)
@@ -86,22 +74,3 @@ class Wordpieces:
             backend.no_truncation()
             backend.no_padding()
         return backend
-
-
-def _read(path: Path) -> Tokens | None:
-    """What is stored there; None where nothing is, or not what was written."""
-    try:
-        arrays = load_file(path)
-        checksum, tokens = arrays.pop("sha256"), Tokens(**arrays)
-        return tokens if np.array_equal(checksum, _checksum(tokens)) else None
-    except (SafetensorError, OSError, TypeError, KeyError):
-        return None
-
-
-def _checksum(tokens: Tokens) -> np.ndarray:
-    """The sha256 of both arrays and their types, as an array: it travels in the same file."""
-    digest = hashlib.sha256()
-    for array in (tokens.ids, tokens.offsets):
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return np.frombuffer(digest.digest(), np.uint8)

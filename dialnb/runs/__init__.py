@@ -6,7 +6,7 @@
 from dialnb import lazily
 
 ROOMS = {
-    "grid": "TRAIN_SEED Model Task Trained Watch agreement",
+    "grid": "LAYERS TRAIN_SEED Model Task Trained Watch agreement",
     "profiles": "Settings load_profiles",
     "run": "Run start",
 }

@@ -55,6 +55,7 @@ class Request:
     overrides: Fields = field(default_factory=dict)
     out: Path = Path("runs")
     fresh: float = 0.0  # stages that were made before this time are made again
+    executor: str = ""  # the address of workers that make the stages
 
     @property
     def folder(self) -> Path:
@@ -152,6 +153,8 @@ def _papermill(request: Request, root: Path, source: Path, voice: Voice) -> str:
     variables = {"DIALNB_PROJECT": str(root)}
     if request.fresh:
         variables["DIALNB_FRESH"] = str(request.fresh)
+    if request.executor:
+        variables["DIALNB_EXECUTOR"] = request.executor
     variables["PYTHONWARNINGS"] = os.environ.get("PYTHONWARNINGS") or "ignore:IProgress not found"
     papermill_engines.register(LineEngine.name, LineEngine)
     try:

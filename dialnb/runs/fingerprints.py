@@ -1,49 +1,57 @@
 """What a stage depends on, as hashes: the values it is given and the code that it can reach.
 
-Code counts by what it does: the syntax tree without docstrings, so that a comment or a line break never retrains a
-model. From the stage's function every name is followed into the definitions of its own package, and no further: a
-changed loss redoes the models that use it, a changed plot nothing at all. A file beside a module that a function names
-counts with it, by its bytes; what a module reads when it is imported has to come to a stage as an input.
+Code counts by what it does: as it is compiled, so that a comment, a docstring or a line break never retrains a model. A
+function of dialnb depends on its room and on all rooms from which that may import: a changed loss redoes the trainings,
+a changed plot nothing at all. A function of your own depends on its package, and one that was typed into a notebook on
+what its names stand for there.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import importlib.util
 import inspect
 import json
-import re
 import sys
-import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import fields
-from functools import cache
-from importlib.machinery import ModuleSpec
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 import torch
 
 from dialnb.errors import DialnbError
-from dialnb.files import Values, digest_of, sha256
+from dialnb.files import Fields, Values, digest_of, sha256
 
-Place = tuple[str, str]
-"""A module and a name in it; "*" is the whole module."""
-Reached = dict[Place, str]
-"""The code of all that was followed."""
+HOME = Path(__file__).resolve().parent.parent
+STREET = (
+    *("errors", "seeding", "progress", "limits", "files", "data", "tokens", "losses", "examples", "models", "training"),
+    *("evaluation", "studies"),
+)
+"""The rooms whose code decides what a stage gives; each may import from those before it. Others draw, judge, or run."""
+
+Hashes = MutableMapping[Any, str]
+"""The hashes of weights that are known already: many stages share the same few encoders."""
 
 
-def fingerprint(value: Any, where: str = "value") -> str:
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def stage_key(function: Callable, inputs: Fields, hashes: Hashes | None = None) -> str:
+    """The name of a result: a hash of the function, its inputs, and the code that it and their classes reach."""
+    values = {name: (fingerprint(value, name, hashes), code_version(type(value))) for name, value in inputs.items()}
+    parts = [f"{function.__module__}.{function.__qualname__}", code_version(function), values]
+    return fingerprint(parts)[:32]
+
+
+def fingerprint(value: Any, where: str = "value", hashes: Hashes | None = None) -> str:
     """sha256 of a value's content: equal content has equal fingerprints, in every process and on every machine."""
     try:
-        return digest_of(json.dumps(value, default=_content, sort_keys=True))
+        return digest_of(json.dumps(value, default=partial(_content, hashes=hashes), sort_keys=True))
     except TypeError as error:
         raise DialnbError(
             f"a stage cannot be keyed by {where} ({error}): give it plain values, dataclasses, arrays, "
@@ -51,21 +59,7 @@ def fingerprint(value: Any, where: str = "value") -> str:
         ) from error
 
 
-_hashed: WeakKeyDictionary[Any, Any] | None = None
-
-
-@contextmanager
-def hashed_once() -> Iterator[None]:
-    """Inside the block weights and code are hashed once: many stages share the same few encoders and functions."""
-    global _hashed
-    before, _hashed = _hashed, WeakKeyDictionary()
-    try:
-        yield
-    finally:
-        _hashed = before
-
-
-def _content(value: Any) -> Any:
+def _content(value: Any, hashes: Hashes | None) -> Any:
     """What matters about a value that JSON does not know, in values that it knows or that come here in turn."""
     if isinstance(getattr(value, "fingerprint", None), str):
         return {"fingerprint": value.fingerprint}
@@ -96,149 +90,94 @@ def _content(value: Any) -> Any:
         return {"tensor": str(value.dtype), "shape": value.shape, "bytes": plain}
     if not isinstance(value, torch.nn.Module):
         raise TypeError(f"it holds a {type(value).__name__}")
-    known = {} if _hashed is None else _hashed
-    if value in known:
-        return known[value]
+    known = {} if hashes is None else hashes
+    if value not in known:
+        known[value] = fingerprint(dict(value.state_dict()))
     reader = getattr(value, "encoder", value)  # of a selector
     words: Values = getattr(getattr(reader, "tokenizer", None), "get_vocab", dict)()
     content = {name: getattr(reader, name, None) for name in ("pooling", "length", "normalize", "prompt")}
-    content |= {"module": type(value).__qualname__, "words": words, "weights": dict(value.state_dict())}
-    known[value] = {"sha256": fingerprint(content)}
-    return known[value]
+    return content | {"module": type(value).__qualname__, "words": words, "weights": known[value]}
+
+
+# --- code -------------------------------------------------------------------------------------------------------------
 
 
 def code_version(function: Callable) -> str:
-    """sha256 of the function's code and of all definitions of its package that it reaches."""
-    known = {} if _hashed is None else _hashed
-    if function not in known:
-        seen: Reached = {}
-        _visit_object(function, seen)
-        known[function] = digest_of(json.dumps(sorted([*place, code] for place, code in seen.items())))
-    return known[function]
+    """sha256 of the code of a function or class and of all that it may reach."""
+    seen: dict[str, Any] = {}
+    _visit(function, seen)
+    return digest_of(json.dumps(sorted(seen.items())))
 
 
-def _visit_object(value: Any, seen: Reached) -> None:
-    """Follow a module, function or class; one that was typed into a notebook reaches what its names stand for there."""
-    is_class, module = inspect.isclass(value), getattr(value, "__module__", "")
-    if isinstance(value, ModuleType):
-        _visit([(value.__name__, "*")], seen)
-    elif not (is_class or inspect.isfunction(value)):
+def _visit(value: Any, seen: dict[str, Any]) -> None:
+    """Add the code of a module, or of what a function or class may reach."""
+    is_code = inspect.isfunction(value) or inspect.isclass(value)
+    if not (is_code or isinstance(value, ModuleType)):
         return
-    elif module != "__main__" and getattr(sys.modules.get(module), "__file__", None):
-        _visit([(module, value.__qualname__.split(".")[0])], seen)
-    elif is_class:  # Python finds no source of it, but that of its functions
+    name = value.__module__ if is_code else value.__name__
+    package, _, rest = name.partition(".")
+    if package == "dialnb":
+        room = rest.partition(".")[0]
+        rooms = STREET[: STREET.index(room) + 1] if room in STREET else (*STREET, room)
+        seen |= {f"dialnb.{each}": room_version(each) for each in rooms}
+    elif package in sys.stdlib_module_names and package != "__main__":
+        return
+    elif name != "__main__" and (file := getattr(sys.modules.get(name), "__file__", None)):
+        _visit_module(name, Path(file), seen)
+    elif inspect.isclass(value):  # typed into a notebook
         for part in vars(value).values():
-            with suppress(OSError):  # those that a dataclass writes have none
-                _visit_object(getattr(part, "fget", part), seen)
-    elif ("__main__", value.__qualname__) not in seen:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
-        seen["__main__", value.__qualname__] = _code(tree)
-        for name in _names(tree):
-            _visit_object(value.__globals__.get(name), seen)
-        _visit([place for _, place in _imports(tree, "__main__")], seen)
+            _visit(getattr(part, "fget", part), seen)
+    elif inspect.isfunction(value) and f"__main__.{value.__qualname__}" not in seen:
+        seen[f"__main__.{value.__qualname__}"] = _compiled(value.__code__)
+        for used in _names(value.__code__):
+            _visit(value.__globals__.get(used, sys.modules.get(used)), seen)
 
 
-def _visit(todo: list[Place], seen: Reached) -> None:
-    """Add definitions of modules of ours, then everything of the package that they name."""
-    while todo:
-        module, name = todo.pop()
-        path = _path(module)
-        if path is None or (module, name) in seen:
-            continue
-        code, names, imports = _parsed(module, path, path.stat().st_mtime_ns)
-        text = code.get(name, "")
-        files = map(path.with_name, re.findall(r"'([\w-]+\.[\w.]+)'", text) if "def " in text else ())
-        seen[module, name] = text + "".join(map(sha256, filter(Path.is_file, files)))
-        if name == "*":
-            todo += [(module, each) for each in (*code, *imports)]  # what a package imports, it offers
-        elif name in code:
-            for used in names[name]:
-                todo += [(module, used)] if used in code else []
-                todo += imports.get(used, ())
-        elif others := imports.get(name, set()) - {(module, name)}:
-            todo += others
-        else:  # a submodule (which a package may import from itself), or a lambda, which could be any definition
-            todo.append((f"{module}.{name}" if name.isidentifier() else module, "*"))
+def _visit_module(name: str, file: Path, seen: dict[str, Any]) -> None:
+    """Add a module of one's own, with its package and what it imports. Those of an environment stand in the record."""
+    if name in seen or {"site-packages", "dist-packages"} & {*file.parts}:
+        return
+    whole = "." in name or file.name == "__init__.py"
+    root = file.parents[name.count(".") - (file.name != "__init__.py")] if whole else file
+    seen[name] = digest_of(json.dumps([_file_version(path, path.stat().st_mtime_ns) for path in _files(root)]))
+    for value in vars(import_module(name)).values():
+        _visit(value, seen)
 
 
 @cache
-def _parsed(module: str, path: Path, changed: int) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set[Place]]]:
-    """The code of a module's top-level definitions, the names that each uses, and what imported names stand for."""
-    code: dict[str, str] = defaultdict(str)
-    names: dict[str, set[str]] = defaultdict(set)
-    imports: dict[str, set[Place]] = defaultdict(set)
-    nodes: list[Any] = ast.parse(path.read_text("utf-8")).body
-    for node in nodes:
-        if isinstance(node, ast.If):  # TYPE_CHECKING: annotations run nothing
-            continue
-        for name, place in _imports(node, module):
-            imports[name].add(place)
-        for name in _defines(node):
-            code[name] += _code(node)
-            names[name] |= _names(node)
-            for room, offered in (
-                ast.literal_eval(node.value).items() if (name, module[:7]) == ("ROOMS", "dialnb.") else ()
-            ):
-                for lazy in offered.split():  # what a package fetches from its modules when it is asked for it
-                    imports[lazy].add((f"{module}.{room}", lazy))
-    return code, names, imports
+def room_version(room: str) -> str:
+    """sha256 of the code of a room and of the lists beside it."""
+    root = HOME / room if (HOME / room).is_dir() else HOME / f"{room}.py"
+    return digest_of(json.dumps([_file_version(path, 0) for path in _files(root)]))
 
 
-def _path(module: str) -> Path | None:
-    """The file of a module of dialnb or of the user's own; None for other packages, whose versions stand in the
-    provenance. They are not asked for their modules: that would import them."""
-    package = module.partition(".")[0]
-    if package != "dialnb" and (package in sys.stdlib_module_names or _is_installed(package)):
-        return None
-    spec = _spec(module)
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+def _files(root: Path) -> list[Path]:
+    return [root] if root.is_file() else [*sorted(root.rglob("*.py")), *sorted(root.glob("*.yaml"))]
 
 
 @cache
-def _is_installed(package: str) -> bool:
-    """Whether a package lies among those of an environment (or of a pack), or nowhere."""
-    spec = _spec(package)
-    places = str(spec and (spec.submodule_search_locations or spec.origin))
-    return spec is None or "site-packages" in places or "dist-packages" in places
+def _file_version(path: Path, changed: int) -> str:
+    if path.suffix != ".py":
+        return sha256(path)
+    return digest_of(json.dumps(_compiled(compile(path.read_text("utf-8"), "", "exec", optimize=2))))
 
 
-def _spec(module: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
+def _compiled(code: CodeType) -> list[Any]:
+    """What code does, without where it stands and what it says of itself."""
+    told = code.co_flags & getattr(inspect, "CO_HAS_DOCSTRING", inspect.CO_NEWLOCALS)
+    first = told and code.co_consts and isinstance(code.co_consts[0], str)
+    parts: list[Any] = []
+    for value in code.co_consts[bool(first) :]:
+        if isinstance(value, CodeType):
+            parts.append(_compiled(value))
+        else:
+            parts.append(sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value))
+    return [code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, parts]
 
 
-def _defines(node: ast.stmt) -> set[str]:
-    """The names that a top-level statement gives a meaning; one that assigns nothing may change all that it names."""
-    if hasattr(node, "name"):
-        return {node.name}
-    return set().union(*map(_names, getattr(node, "targets", [getattr(node, "target", node)])))
-
-
-def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, Place]]:
-    """Every import below `tree`: the local name, and the place that it stands for."""
-    is_package = (_path(module) or Path()).name == "__init__.py"
-    package = module if is_package else module.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.asname or alias.name.split(".")[0], (alias.name, "*")
-        elif isinstance(node, ast.ImportFrom):
-            origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            for alias in node.names:
-                yield alias.asname or alias.name, (origin, alias.name)
-
-
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-class _WithoutDocstrings(ast.NodeTransformer):
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Constant) else node
-
-
-def _code(tree: Any) -> str:
-    """The code as canonical text, without comments and docstrings."""
-    return ast.unparse(_WithoutDocstrings().visit(ast.Module([tree], [])))
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code and all functions within it use, those of imported modules among them."""
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _names(value)

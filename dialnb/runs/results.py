@@ -24,11 +24,12 @@ from dialnb.files import Values, read_json, sha256
 from dialnb.models.encoder import Encoder, load_encoder
 from dialnb.models.selector import Selector
 from dialnb.training.loop import TrainingResult
+from dialnb.training.stage import Result
 
 RECORD, SEAL = "stage.json", "stage.sha256"
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 """What Python makes of a file that is not what was written."""
-STORABLE: dict[str, Any] = RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult)}
+STORABLE: dict[str, Any] = RECORDS | {kind.__name__: kind for kind in (Slot, Utterance, TrainingResult, Result)}
 """The dataclasses that a result may hold, by the name they are stored under."""
 FOLDERS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "encoder": (Encoder, load_encoder),

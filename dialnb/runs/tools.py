@@ -65,9 +65,9 @@ def export(folder: Path, model: str, destination: Path) -> Path:
     if destination.exists() and any(destination.iterdir()):
         raise DataError(f"{destination} exists and is not empty; choose another place or remove it")
     result = read_result(stages[model], read_record(stages[model]))
-    if "failed" in result:
-        raise DataError(f"{model} is no model: {result['failed']}")
-    return (result.get("selector") or result["encoder"]).save(destination)
+    if result.failed:
+        raise DataError(f"{model} is no model: {result.failed}")
+    return result.model.save(destination)
 
 
 def compare(first: Path, second: Path) -> str:

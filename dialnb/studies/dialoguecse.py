@@ -23,8 +23,8 @@ from dialnb.examples.readings import Lacking, Limit, Sentences, Sessions
 from dialnb.files import Fields, Values
 from dialnb.models.baselines import Transformed, WordVectors, flow
 from dialnb.models.encoder import Encoder
+from dialnb.runs.findings import AS_IT_COMES
 from dialnb.runs.grid import Model, Watch, agreement
-from dialnb.runs.run import AS_IT_COMES
 from dialnb.studies.shared import NAMES, from_scratch, shape_of
 from dialnb.training.recipes import get_recipe
 
@@ -285,7 +285,7 @@ def token_states(encoder: Encoder, texts: Sequence[str]) -> list[torch.Tensor]:
     return [parts[place] for place in packed.rank.tolist()]
 
 
-def matching_of(encoder: Encoder, records: MatchingGroup) -> DataFrame:
+def matching_of(encoder: Encoder, records: MatchingGroup, dataset: str) -> DataFrame:
     """The matching matrix of each context turn with the true response, one row a pair of tokens."""
     before, after = neighbours(records)
     texts = [*before[::-1], *after, records.candidates[0]]

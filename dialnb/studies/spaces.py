@@ -32,7 +32,14 @@ def sample_intents(
 
 
 def project_intents(
-    encoder: SupportsEncode, records: Dataset, method: str, intents: int, points: int, outside: int, seed: int
+    encoder: SupportsEncode,
+    records: Dataset,
+    dataset: str,
+    method: str,
+    intents: int,
+    points: int,
+    outside: int,
+    seed: int,
 ) -> DataFrame:
     """F1, left: utterances of some intents and out-of-scope ones in a plane."""
     kept = sample_intents(records, intents, points, outside, seed=24)
@@ -42,7 +49,7 @@ def project_intents(
 
 
 def project_pairs(
-    encoder: SupportsEncode, records: Dataset, method: str, pairs: int, responses: int, seed: int
+    encoder: SupportsEncode, records: Dataset, dataset: str, method: str, pairs: int, responses: int, seed: int
 ) -> DataFrame:
     """F1, right: questions with their answers, and responses to other questions, in a plane."""
     chosen = question_answers(records, pairs + responses)

@@ -279,6 +279,7 @@ def space_of(
 def plane_of(
     encoder: Encoder,
     records: Dataset,
+    dataset: str,
     ratio: float,
     method: str,
     limit: Limit,

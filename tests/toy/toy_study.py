@@ -13,6 +13,7 @@ from torch import nn
 
 from dialnb.models.encoder import Encoder
 from dialnb.training import Batch, Objective, TrainingSettings, train
+from dialnb.training.stage import Result
 
 
 class SlowPairs:
@@ -45,7 +46,7 @@ class Together(Objective):
         return (vectors["first"] - vectors["second"]).square().mean()
 
 
-def train_toy(steps: int, rate: float, seed: int, folder: Path) -> dict:
+def train_toy(steps: int, rate: float, seed: int, folder: Path) -> Result:
     """Train the tiny encoder with a checkpoint every second step."""
     encoder = tiny.encoder(dropout=0.1)
     examples = SlowPairs(encoder, 24)
@@ -54,7 +55,7 @@ def train_toy(steps: int, rate: float, seed: int, folder: Path) -> dict:
     )
     objective = Together(encoder.dim)
     result = train(encoder, objective, examples, settings, folder, name="train Toy")
-    return {"encoder": encoder, "training": result}
+    return Result(encoder, result)
 
 
 def measure(encoder, shots: tuple[int, ...]) -> pd.DataFrame:
