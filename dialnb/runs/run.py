@@ -235,8 +235,8 @@ class Run(Findings):
         return self._starts[stage]
 
     def raw_start(self) -> tuple[Fields, Model]:
-        """The model in which the encoder of the run becomes a language model again, by the setting ``raw_start`` and what
-        ``train`` says of that recipe; and the settings of the profile that hold for it.
+        """The model in which the encoder of the run becomes a language model again, by the setting ``raw_start`` and
+        what ``train`` says of that recipe; and the settings of the profile that hold for it.
 
         It reads the dialogues of this run once, or those of DSE's notebook where a run has none of its own. One of seed
         1 serves the runs of all seeds, which then differ in their trainings and not in where these begin, as those from
