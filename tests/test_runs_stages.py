@@ -177,19 +177,19 @@ def house(tmp_path, monkeypatch):
 
 
 def test_a_function_depends_on_its_room_and_those_below_and_on_no_other(house):
-    from dialnb.evaluation import diaeval
+    from dialnb.evaluation import evaluate_actions
     from dialnb.training.stage import train_model
 
     change = "models/heads.py", "import", "import sys; import"
     for file, old, new, moved in (
         ("plots/ranks.py", "import", "import sys; import", ()),
         ("runs/run.py", "import", "import sys; import", ()),
-        ("evaluation/linear.py", "import", "import sys; import", (diaeval.actions_of,)),
-        ("examples/acts.yaml", ":", ": ", (diaeval.actions_of, train_model)),
-        ("losses/contrastive.py", "temperature", "warmth", (diaeval.actions_of, train_model)),
-        (*change, (diaeval.actions_of, train_model)),
+        ("evaluation/linear.py", "import", "import sys; import", (evaluate_actions,)),
+        ("examples/acts.yaml", ":", ": ", (evaluate_actions, train_model)),
+        ("losses/contrastive.py", "temperature", "warmth", (evaluate_actions, train_model)),
+        (*change, (evaluate_actions, train_model)),
     ):
-        for function in (diaeval.actions_of, train_model):
+        for function in (evaluate_actions, train_model):
             before = house(function, file, "", "")
             assert (before != house(function, file, old, new)) == (function in moved), (file, function)
             house(function, file, new, old)

@@ -29,8 +29,8 @@ from dialnb.files import Fields, Values, digest_of, sha256
 
 HOME = Path(__file__).resolve().parent.parent
 STREET = (
-    *("errors", "seeding", "progress", "limits", "files", "data", "tokens", "losses", "examples", "models", "training"),
-    *("evaluation", "studies"),
+    *("errors", "seeding", "progress", "limits", "typed", "files", "data", "tokens", "losses", "examples", "models"),
+    *("training", "evaluation", "studies"),
 )
 """The rooms whose code decides what a stage gives; each may import from those before it. Others draw, judge, or run."""
 
