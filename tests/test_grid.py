@@ -316,6 +316,7 @@ def test_a_model_typed_into_the_notebook_of_dse_is_trained_in_every_profile_that
         run = start("dse", profile, out=tmp_path / profile)
         dialogues = Dialogues(run.corpus(), 12)
         given = {"run": run, "s": run.settings, "dialogues": dialogues, "dse": dse, "Model": Model, "Lacking": Lacking}
+        given |= {"Watch": Watch, "Dialogues": Dialogues}
         exec(source + '\nmodels["TF"] = Model(start="mini", pooling="cls")', given)  # noqa: S102 (a cell of our own)
         assert {"BERT", "DSE", "TF"} <= {name for name in given["models"] if run.wants(name)}
 
