@@ -760,6 +760,16 @@ def test_with_clustered_items_that_models_share_it_stays_below_six_percent(betwe
     assert wrong(found) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 500)
 
 
+def test_both_sides_of_a_gain_share_the_degrees_of_freedom_of_one_table():
+    """Two models with three trainings each have four, not four for either side."""
+    values = {"A": np.array([50.0, 51.0, 52.5]), "B": np.array([48.0, 48.2, 49.5])}
+    verdict = judge(claim(), rows(values))
+    variance = np.mean([table.var(ddof=1) for table in values.values()])
+    sides = [values["A"][:, None], -values["B"][:, None]]
+    expected = crossed_interval([Stratum(sides, np.ones(1))], prior=Prior([variance, variance], 4))
+    assert (verdict.low, verdict.high) == pytest.approx((expected.low, expected.high))
+
+
 def test_the_variance_between_trainings_is_that_of_all_models_of_the_table(generator):
     close = {"A": np.array([50.0, 50.1, 50.2]), "B": np.array([49.0, 49.1, 49.2])}
     calm = judge(claim(), rows(close | {"C": np.array([40.0, 40.1, 40.2])}))

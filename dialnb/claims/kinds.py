@@ -123,7 +123,7 @@ class Question:
                 of = list(dict.fromkeys(["model", *each]))
             variance, known = evidence.spread(every, of_side, cells, of)
             variances.append(variance / max(part["model"].nunique() for part in rows))
-            freedom += known
+            freedom = max(freedom, known)  # both sides ask the same trainings of the table
         return (Prior(variances, freedom) if freedom else None), min(counts, default=0)
 
     def known(self, found: Interval) -> Interval:
