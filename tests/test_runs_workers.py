@@ -123,6 +123,23 @@ def test_a_stage_without_gpu_memory_beside_the_others_is_made_alone(workers, sai
     assert "no GPU memory left" in said[0]
 
 
+def test_a_result_that_finds_no_gpu_memory_is_read_when_another_has_ended(workers, cache, said, monkeypatch):
+    """A run was stopped by this: its own process read a model while the workers held all of the memory."""
+    read, tries = StageCache.run, []
+
+    def run(self, name, *job):
+        tries.append(name)
+        if len(tries) == 1:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 90.00 MiB")
+        return read(self, name, *job)
+
+    monkeypatch.setattr(StageCache, "run", run)
+    found = made(workers, {str(number): (side_by_side.plus_one, {"number": number}) for number in (2, 3)})
+    assert found == {"2": 3, "3": 4} and len(tries) == 3
+    assert "no GPU memory left beside the others; it is made later" in said[0]
+    assert not any("from the cache" in line for line in said)
+
+
 def test_a_stage_without_gpu_memory_is_tried_again_when_another_has_ended(workers, said, tmp_path):
     seen = {"seen": str(tmp_path / "seen")}
     found = made(workers, {"small": (side_by_side.takes_memory, seen), "large": (side_by_side.lacks_memory_once, seen)})

@@ -48,7 +48,7 @@ class Stage:
         self.waits_for = needs
         self.job, self.key = Job(dict, {}), ""  # known when everything that it needs is there
         self.value: Any = None
-        self.is_there = False
+        self.is_there = self.is_made = False  # made: by a worker of this run
 
     def result(self) -> Any:
         self.scheduler.wait(self)
@@ -110,7 +110,7 @@ class Scheduler:
             while any(not stage.is_there for stage in stages) if stages else self._is_busy():
                 self._begin()
                 if self.here:
-                    self._make_here(self.here.pop(0))
+                    self._take(self.here.pop(0))
                 elif self.under_way:
                     self._collect()
                 elif self.refused:
@@ -148,7 +148,7 @@ class Scheduler:
             stage.waits_for = [twin]
             self.left.insert(0, stage)
         elif self.is_alone or self.cache.holds(stage.key):
-            self._read(stage)
+            self._take(stage)
         elif packed := _packed(self.cache.root, self.cache.fresh_since, stage.name, *stage.job, stage.key):
             if not self.under_way:
                 give_back_memory()
@@ -159,13 +159,13 @@ class Scheduler:
         else:
             self.here.append(stage)
 
-    def _read(self, stage: Stage, made: bool = False) -> None:
-        """The result from the cache, made now where it is not there; ``made``: by a worker of this run."""
+    def _read(self, stage: Stage) -> None:
+        """The result from the cache, made now where it is not there."""
         if self.is_alone:
             say(f"stage {stage.name}")
         stage.value, record = self.cache.run(stage.name, *stage.job, stage.key)
         stage.is_there, self.done = True, self.done + 1
-        record.cached = record.cached and not made
+        record.cached = record.cached and not stage.is_made
         if record.cached:
             say(f"stage {stage.name}: from the cache, made {record.made[:16]}")
         else:
@@ -174,8 +174,8 @@ class Scheduler:
             say(f"stage {stage.name}: done in {record.seconds:.1f} s{count}")
         self.hear(record, stage.job.inputs)
 
-    def _make_here(self, stage: Stage) -> None:
-        """Make a stage that cannot travel; where the workers leave it no memory, later."""
+    def _take(self, stage: Stage) -> None:
+        """Read or make a stage in this process; where the workers leave it no memory, later."""
         try:
             self._read(stage)
         except RuntimeError as error:
@@ -201,8 +201,9 @@ class Scheduler:
             if record is None:
                 self._refuse(stage)
             else:
-                self._read(stage, made=not record.cached)
                 self.left[:0], self.refused = self.refused, []
+                stage.is_made = not record.cached
+                self._take(stage)
 
     def _go_on_alone(self, *stages: Stage) -> None:
         say(f"a process that made stages died after {self.done} of them; going on in one process")
