@@ -48,7 +48,13 @@ class Record:
             self.data_read.append(facts | {"fingerprint": dataset.fingerprint[:16]})
         same = record.name, record.key
         self.stages = [kept for kept in self.stages if (kept.name, kept.key) != same] + [record]
+        self._has_news = True
         if time.time() > self._saved + SAVED_EVERY:
+            self.save()
+
+    def save_news(self) -> None:
+        """Write `run.json` if a stage was noted since it was written last."""
+        if self._has_news:
             self.save()
 
     def note(self, **facts: Any) -> None:
@@ -96,7 +102,7 @@ class Record:
             **self.facts,
         }
         write_json(self.folder / "run.json", record)
-        self._saved = time.time()
+        self._saved, self._has_news = time.time(), False
 
 
 def _shown(value: Any) -> Any:

@@ -94,7 +94,9 @@ class Run(Findings):
 
         A function with a parameter `folder` gets a folder that outlives a killed run, for its checkpoints.
         """
-        return self._scheduler.make(str(name), Job(function, inputs))
+        result = self._scheduler.make(str(name), Job(function, inputs))
+        self.save_news()
+        return result
 
     def submit(self, name: str, function: Callable, /, **inputs: Any) -> Stage:
         """The same, but made by the workers, while other cells run; its `result()` waits."""
@@ -103,6 +105,7 @@ class Run(Findings):
     def wait(self) -> None:
         """Wait for everything that was submitted, so that nothing else runs."""
         self._scheduler.wait()
+        self.save_news()
 
     # --- models and tasks -----------------------------------------------------------------------------------------
 
@@ -327,8 +330,10 @@ def _prepare_notebook(run: Run) -> None:
 
     def after(result: Any) -> None:
         error = result.error_in_exec or result.error_before_exec
-        if error is not None:
-            with suppress(OSError):  # the disk may be full
+        with suppress(OSError):  # the disk may be full
+            if error is None:
+                run.save_news()
+            else:
                 run.fail(in_words(error))
 
     select_figure_formats(shell, {"png"}, bbox_inches=None)
