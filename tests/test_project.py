@@ -81,7 +81,7 @@ def test_the_check_of_types_reports_a_call_with_too_many_arguments(tmp_path):
     room = ROOT / "dialnb" / "evaluation"
     files = [ROOT / "dialnb" / "__init__.py", room / "__init__.py", room / "bundled.py", tmp_path / "broken.py"]
     code = (ROOT / "dialnb" / "commands" / "engine.py").read_text(encoding="utf-8")
-    broken = code.replace("bundled.intent_scores(encoder, sets)", "bundled.intent_scores(encoder, sets, 24)")
+    broken = code.replace("intent_sets()))", "intent_sets(), 24))")
     files[-1].write_text(broken, encoding="utf-8")
     settings = ["--follow-imports=skip", f"--cache-dir={tmp_path}", "--hide-error-context"]  # these files alone: quick
     command = [sys.executable, "-m", "mypy", *settings, *map(str, files)]
