@@ -33,9 +33,9 @@ from dialnb.plots.ranks import critical_difference, groups_within, rank_grid
 from dialnb.report import build
 from dialnb.report.gather import gather, recorded_runs
 from dialnb.runs import start
-from dialnb.runs.grid import job_of
+from dialnb.runs.grid import Model, job_of
 from dialnb.runs.profiles import load_profiles
-from dialnb.studies import dse, matrix, wmdc
+from dialnb.studies import matrix
 from dialnb.studies.matrix import by_group
 from dialnb.studies.matrix_guide import difference, page, picks, recommended
 from dialnb.training import TrainingResult
@@ -147,7 +147,7 @@ def test_steps_follow_from_the_tokens_of_a_step(notebook):
 
 
 def test_a_training_that_failed_has_no_cost(notebook):
-    made = {"DSE, as it comes": {2: {"training": result(4, 400)}}}
+    made = {"DSE, as it comes": {2: SimpleNamespace(training=result(4, 400))}}
     trained = SimpleNamespace(of_seed=lambda name: made.get(name, {}))
     names = {"DSE": "DSE, as it comes", "WMDC": "WMDC, as it comes"}
     found = notebook.costs(trained, names, 2, {"DSE": 80.0, "WMDC": 80.0})
@@ -173,7 +173,7 @@ def test_every_method_reads_as_many_tokens_as_its_budget_allows(tmp_path, notebo
             model = notebook.method(run, method, talks, steps)
             function, inputs = job_of({}, model, one_layer(), 1)
             (tmp_path / method / name).mkdir(parents=True)
-            found = function(**inputs, folder=tmp_path / method / name)["training"]
+            found = function(**inputs, folder=tmp_path / method / name).training
             whole = notebook.method(run, method, talks, 1)
             steps = notebook.steps_for(12_000, whole.settings["batch_size"] or whole.printed.batch_size, found)
         assert notebook.cost(found)["Tokens (thousands)"] == pytest.approx(12, rel=0.2), method
@@ -540,8 +540,7 @@ def test_a_language_model_and_own_budgets_are_stages_of_the_other_notebooks(
     few = {"dialogues": 60, "workers": 1}
     for slug, name in (("dse", "DSE"), ("wmdc", "WMDC")):
         run = start(slug, "quick", 3, str(beginner), few, tmp_path / slug)
-        recipe = {"dse": dse, "wmdc": wmdc}[slug].model
-        run.train({name: recipe(name, run.settings, Dialogues(run.corpus(), run.settings.dialogues))})
+        run.train({name: Model(name, data=Dialogues(run.corpus(), run.settings.dialogues))})
         assert [(stage.name, stage.cached) for stage in run.stages] == [(f"train {name}, seed 3", True)]
     raw = few | {"raw_start": "masked words"}
     run = start("dse", "quick", 2, str(beginner), raw, tmp_path / "raw")  # runs of all seeds share it

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakMethod
 
 from pandas import DataFrame
 
@@ -83,7 +84,7 @@ class Run(Findings):
         workers, address = settings.get("workers", 1), os.environ.get("DIALNB_EXECUTOR")
         if address and executor is None:  # of `dialnb run --executor`
             executor, workers = connected(address)
-        self._scheduler = Scheduler(default_cache(), workers, executor, self.note_stage)
+        self._scheduler = Scheduler(default_cache(), workers, executor, _without_holding(self.note_stage))
         self._scheduler.warm_up()
         say(f"run {folder.name}")
 
@@ -314,6 +315,17 @@ def _sound(result: Result) -> Result:
     if result.failed:
         raise DialnbError(f"the raw start failed: {result.failed}")
     return result
+
+
+def _without_holding(method: Callable[..., None]) -> Callable[..., None]:
+    """The method while its run is there: a run that a cell opens again goes at once, with its watch over the GPUs."""
+    held = WeakMethod(method)
+
+    def call(*given: Any) -> None:
+        if bound := held():
+            bound(*given)
+
+    return call
 
 
 def _prepare_notebook(run: Run) -> None:
