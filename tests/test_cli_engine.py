@@ -123,7 +123,7 @@ def test_a_recipe_that_needs_dialogues_says_so_of_utterances(recipe, tmp_path, c
         (("--set", "seed=1e20"), "'seed' must be a whole number, at least 0, at most 2147483647"),
         (("--set", "learning_rate=inf"), "'learning_rate' must be a number"),
         (("--set", "learning_rate=nan"), "'learning_rate' must be a number"),
-        (("--set", "schedule=linaer"), "did you mean 'linear'"),
+        (("--set", "schedule=linaer"), "did you mean linear?"),
         (("--set", "drop_last=perhaps"), "'drop_last' must be true or false"),
         (("--option", "temperature=hot"), "temperature above 0, but got hot"),
         (("--option", "temperature=Infinity"), "temperature above 0, but got inf"),

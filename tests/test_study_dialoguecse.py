@@ -342,7 +342,7 @@ def test_stage_one_reads_each_sentence_once(tmp_path):
     assert [talk.paired for talk in Sentences([records]).read()] == [False, False]
     options = TrainingSettings(batch_size=3, epochs=1, learning_rate=1e-3)
     made = trained("adaptation", Sentences([records]), options, tmp_path / "w", head_steps=2)
-    assert made["training"].steps == 1, "three distinct sentences are one batch"
+    assert made.training.steps == 1, "three distinct sentences are one batch"
 
 
 def test_models_are_trained_as_the_profile_says_with_the_lower_half_frozen(corpus):

@@ -102,6 +102,7 @@ def test_init_lays_out_a_project_that_commands_then_use(installed):
 
 GUARDED = {"triton": "comes with torch where there is a GPU", "spacy": "used where it is; rules stand in for it"}
 GUARDED |= dict.fromkeys(("datasets", "mteb", "sentence_transformers"), "asked for by those who have it (extra mteb)")
+GUARDED["distributed"] = "asked for by those who name a scheduler (extra dask)"
 STARTED = {"ipykernel": "runs the notebooks", "jupyterlab": "opens them"}
 """What no module imports, and what for it is needed all the same."""
 
